@@ -36,7 +36,7 @@ $(PAYLOAD): $(PAYLOAD_INPUTS)
 payload: $(PAYLOAD) ## Build only the programs that the binary carries
 
 .PHONY: image
-image: build ## Build bin/a4s-image.tar, the image of a4s, to run a control plane in pods
+image: build ## release: Build bin/a4s-image.tar, the image of a4s, to run a control plane in pods
 	go run ./scripts/mkimage --name docker.io/a4s/a4s:$$(bin/a4s --version | awk 'NR == 1 { print $$2 }') \
 		--file bin/a4s=/a4s --dir /tmp=1777 --entrypoint /a4s --out bin/a4s-image.tar
 
@@ -73,7 +73,7 @@ test-integration: test-deps build ## Run the tests that start components in the 
 # What make test does a few times, as often as the claims in the documentation say. One
 # after the other: each is about what happens under load of its own.
 .PHONY: test-long
-test-long: test-deps build ## Kill servers 200 times while tenants are made, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants, partitions away for ten minutes, 500 of each name of tenants (as root, three and a half hours)
+test-long: test-deps build ## slow: Kill servers 200 times while tenants are made, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants, partitions away for ten minutes, 500 of each name of tenants (as root, three and a half hours)
 	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 3h ./tests/integration/partitionfaults
 	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-100} A4S_TEST_NODES=$${A4S_TEST_NODES:-10000} \
@@ -85,11 +85,11 @@ test-long: test-deps build ## Kill servers 200 times while tenants are made, 100
 	A4S_MOVES=$${A4S_MOVES:-200} go test -v -count=1 -timeout 2h -run 'TestMovesUnderWrites|TestMovesBeneathClients' ./server/partition/ranged ./server/partition/serving
 
 .PHONY: isolation
-isolation: test-deps $(PAYLOAD) ## Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)
+isolation: test-deps $(PAYLOAD) ## slow: Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)
 	A4S_ISOLATION_REQUESTS=$${A4S_ISOLATION_REQUESTS:-10000000} go test -v -count=1 -timeout 24h -run 'TestIsolation$$' ./tests/integration/spaces
 
 .PHONY: parity
-parity: test-deps $(PAYLOAD) ## Compare a tenant with the system space by 30,000 random requests, of which make test sends 3,000 (as root)
+parity: test-deps $(PAYLOAD) ## slow: Compare a tenant with the system space by 30,000 random requests, of which make test sends 3,000 (as root)
 	A4S_PARITY_REQUESTS=$${A4S_PARITY_REQUESTS:-30000} go test -v -count=1 -timeout 2h -run 'TestParity$$' ./tests/integration/spaces
 
 .PHONY: test-e2e
@@ -97,7 +97,7 @@ test-e2e: test-deps build ## Run the tests that start clusters from bin/a4s and 
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -parallel 4 -timeout 60m ./tests/e2e/...
 
 .PHONY: test-injection
-test-injection: build ## Inject failures: kills, 100 restarts, ten minutes without a network, full disks (as root, slow)
+test-injection: build ## slow: Inject failures: kills, 100 restarts, ten minutes without a network, full disks (as root, slow)
 	A4S_INJECT=1 A4S_RESTARTS=$${A4S_RESTARTS:-100} A4S_OUTAGE=$${A4S_OUTAGE:-10m} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 60m -run 'TestInjectedFailures|TestRestartedAgainAndAgain|TestNodeWithoutANetwork|TestDiskFailures|TestFullDiskOfANode|TestCertificatesAreRenewedUnderLoad|TestAuthoritiesOfSeveralServers' ./tests/e2e
 
@@ -113,7 +113,7 @@ bin/upgrade-from/$(UPGRADE_FROM): ## Build the program that upgrades are tested 
 	rm -rf bin/upgrade-from/source
 
 .PHONY: test-upgrade
-test-upgrade: build bin/upgrade-from/$(UPGRADE_FROM) ## Upgrade clusters of the last release, with writes and pods, and go back (as root, 15 minutes)
+test-upgrade: build bin/upgrade-from/$(UPGRADE_FROM) ## slow: Upgrade clusters of the last release, with writes and pods, and go back (as root, 15 minutes)
 	scripts/install-deps.sh test
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_LAST_RELEASE=$(CURDIR)/bin/upgrade-from/$(UPGRADE_FROM) \
 		go test -v -count=1 -timeout 40m -run 'TestUpgrade' ./tests/e2e
@@ -124,7 +124,7 @@ test-clients: test-deps build ## Run kubectl, Helm, cert-manager, the Python cli
 	cd tests/clients && A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m .
 
 .PHONY: test-vm
-test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
+test-vm: build guest ## slow: Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
 	scripts/install-deps.sh vm
 	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
 	go build -ldflags '$(LDFLAGS) -X github.com/a4s-io/a4s/internal/version.Version=v0.0.0-next' -o bin/a4s-next .
@@ -134,31 +134,31 @@ test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of 
 	$(MAKE) test-vmpods
 
 .PHONY: test-vmpods
-test-vmpods: build guest ## Run pods in virtual machines through the CRI and on a cluster (as root, slow)
+test-vmpods: build guest ## slow: Run pods in virtual machines through the CRI and on a cluster (as root, slow)
 	scripts/install-deps.sh vm
 	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 20m -skip TestCritest ./tests/vmpods
 	A4S_VM_GUEST=$(CURDIR)/bin/guest A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m -run TestPodsInVirtualMachines ./tests/e2e
 
 .PHONY: test-critest
-test-critest: build guest ## Run critest, the conformance tests of the CRI, against the VM runtime (as root, slow)
+test-critest: build guest ## slow: Run critest, the conformance tests of the CRI, against the VM runtime (as root, slow)
 	scripts/install-deps.sh vm
 	cd tests/critest && go test -c -o $(CURDIR)/bin/critest sigs.k8s.io/cri-tools/cmd/critest
 	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s A4S_CRITEST=$(CURDIR)/bin/critest go test -v -count=1 -timeout 40m -run TestCritest ./tests/vmpods
 
 # Its parts are built by the program itself: the suite is a module of its own.
 .PHONY: conformance
-conformance: build ## Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4, ALL=1 for the tests beyond it; as root, hours)
+conformance: build ## slow: Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4, ALL=1 for the tests beyond it; as root, hours)
 	go build -o bin/conformance/run ./tests/conformance
 	A4S_BINARY=$(CURDIR)/bin/a4s bin/conformance/run
 
 .PHONY: bench
-bench: build bench-upstream ## Run the benchmarks behind the claims in the documentation
+bench: build bench-upstream ## slow: Run the benchmarks behind the claims in the documentation
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -run '^$$' -bench . -benchtime 20x ./tests/bench
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./tests/bench/tenancy
 	go test -run '^$$' -bench PodList ./server/tenancy/wire
 
 .PHONY: bench-tenants
-bench-tenants: $(PAYLOAD) ## Make a million tenants that nobody uses, and use thousands, in one server (as root, half an hour; DORMANT=N USED=N)
+bench-tenants: $(PAYLOAD) ## slow: Make a million tenants that nobody uses, and use thousands, in one server (as root, half an hour; DORMANT=N USED=N)
 	A4S_BENCH_DORMANT=$${DORMANT:-1000000} go test -run '^$$' -bench DormantTenants -benchtime 1x -timeout 3h ./tests/bench/tenancy
 	A4S_BENCH_COMPACTION=60 A4S_BENCH_TENANTS=$${USED:-5000} go test -run '^$$' -bench TenantMemoryAfterRestart -benchtime 1x -timeout 12h ./tests/bench/tenancy
 
@@ -167,19 +167,19 @@ UPSTREAM := github.com/containerd/containerd/v2/cmd/containerd \
 	$(addprefix k8s.io/kubernetes/cmd/,kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy)
 
 .PHONY: upstream
-upstream: ## Build bin/upstream: etcd, containerd and the programs of Kubernetes as they are
+upstream: ## slow: Build bin/upstream: etcd, containerd and the programs of Kubernetes as they are
 	@mkdir -p bin/upstream
 	@echo "Building bin/upstream"
 	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/ $(UPSTREAM)
 	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/etcd go.etcd.io/etcd/server/v3
 
 .PHONY: upstream-etcd
-upstream-etcd: ## Build bin/upstream/etcd alone
+upstream-etcd: ## slow: Build bin/upstream/etcd alone
 	@mkdir -p bin/upstream
 	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/etcd go.etcd.io/etcd/server/v3
 
 .PHONY: bench-upstream
-bench-upstream: build upstream ## Run bin/a4s beside upstream's programs; results go to bin/bench (as root, half an hour)
+bench-upstream: build upstream ## slow: Run bin/a4s beside upstream's programs; results go to bin/bench (as root, half an hour)
 	@for b in start idle api pods; do rm -f bin/bench/$$b.*; done
 	@for b in Start=10x Idle=3x API=12x Pods=10x; do \
 		A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench \
@@ -187,32 +187,32 @@ bench-upstream: build upstream ## Run bin/a4s beside upstream's programs; result
 	done
 
 .PHONY: bench-scale
-bench-scale: build upstream ## Run bin/a4s with 1,000 nodes and 5,000 pods beside upstream's programs; results go to bin/bench (as root, hours; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+bench-scale: build upstream ## slow: Run bin/a4s with 1,000 nodes and 5,000 pods beside upstream's programs; results go to bin/bench (as root, hours; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
 	@mkdir -p bin/bench
 	go build -o bin/scale ./tests/bench/scale
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/scale $(ARGS)
 
 .PHONY: bench-groups
-bench-groups: build upstream-etcd ## Run whole servers of 1, 2 and 4 service groups on one etcd with 40,000 pods; results go to bin/bench (as root, an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+bench-groups: build upstream-etcd ## slow: Run whole servers of 1, 2 and 4 service groups on one etcd with 40,000 pods; results go to bin/bench (as root, an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
 	@mkdir -p bin/bench
 	go build -o bin/groups ./tests/bench/groups
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/groups $(ARGS)
 
 .PHONY: bench-partitions
-bench-partitions: build ## Run 1 to 4 tenant and resource partitions with 1,000 nodes in all; results go to bin/bench (as root, an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+bench-partitions: build ## slow: Run 1 to 4 tenant and resource partitions with 1,000 nodes in all; results go to bin/bench (as root, an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
 	@mkdir -p bin/bench
 	go build -o bin/partitions ./tests/bench/partitions
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/partitions $(ARGS)
 
 .PHONY: bench-hostile
-bench-hostile: build ## Measure what a tenant waits for beside one that is hostile, in each way that is known; results go to bin/bench (as root, half an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+bench-hostile: build ## slow: Measure what a tenant waits for beside one that is hostile, in each way that is known; results go to bin/bench (as root, half an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
 	@mkdir -p bin/bench
 	go build -o bin/hostile ./tests/bench/hostile
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/hostile $(ARGS)
 
 # Without groups: a server of another commit, by its binary, in place of upstream's programs.
 .PHONY: bench-base
-bench-base: build ## Run bin/a4s beside another binary of a4s, A4S_BASE=PATH; results go to bin/bench/base (as root, an hour)
+bench-base: build ## slow: Run bin/a4s beside another binary of a4s, A4S_BASE=PATH; results go to bin/bench/base (as root, an hour)
 	@test -x "$(A4S_BASE)" || { echo "A4S_BASE is to be the path of a binary of a4s"; exit 1; }
 	@rm -rf bin/bench/base
 	@for b in $${BENCH:-Start=12x Idle=6x API=40x}; do \
@@ -244,7 +244,7 @@ dist/program: $(PAYLOAD)
 	@cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
 
 .PHONY: release
-release: deps dist/program ## Build dist/: the stripped binary, compressed, the archive for machines without a network, bill of materials, licences, install.sh, checksums (and signatures: A4S_SIGNING_KEY=PEM)
+release: deps dist/program ## release: Build dist/: the stripped binary, compressed, the archive for machines without a network, bill of materials, licences, install.sh, checksums (and signatures: A4S_SIGNING_KEY=PEM)
 	@cp scripts/install.sh dist/
 	@$(MAKE) --no-print-directory sbom SBOM_OF=dist/a4s-$(PLATFORM)
 	@echo "Packing dist/a4s-airgap-$(PLATFORM).tar.zst"
@@ -258,22 +258,22 @@ release: deps dist/program ## Build dist/: the stripped binary, compressed, the 
 # A module of its own: what recognizes licences is no dependency of a4s.
 SBOM_OF = bin/a4s
 .PHONY: sbom
-sbom: $(PAYLOAD) ## Write the bill of materials and the licences of bin/a4s beside it, and check the licences
+sbom: $(PAYLOAD) ## release: Write the bill of materials and the licences of bin/a4s beside it, and check the licences
 	@go build -C scripts/bom -o $(CURDIR)/bin/bom .
 	@bin/bom --binary $(SBOM_OF) --payload $(dir $(PAYLOAD))payload.tar.zst --policy scripts/bom/licenses.yaml --out $(SBOM_OF)
 
 .PHONY: reproduce
-reproduce: deps ## Build the current commit twice from nothing and compare the bytes (slow)
+reproduce: deps ## release: Build the current commit twice from nothing and compare the bytes (slow)
 	scripts/reproduce.sh
 
 .PHONY: supply-chain
-supply-chain: build sbom ## Check the licences, and look for known vulnerabilities in bin/a4s and what it carries
+supply-chain: build sbom ## release: Check the licences, and look for known vulnerabilities in bin/a4s and what it carries
 	cd scripts/bom && go vet . && go test .
 	@rm -rf bin/carried && mkdir -p bin/carried && tar --zstd -xf $(dir $(PAYLOAD))payload.tar.zst -C bin/carried
 	go run ./scripts/vulncheck $(VULNCHECK) --exceptions scripts/vulncheck/exceptions.yaml bin/a4s $$(find bin/carried/bin -type f)
 
 .PHONY: newest
-newest: ## List every pinned part with its version, the newest one, and how long that has been out
+newest: ## release: List every pinned part with its version, the newest one, and how long that has been out
 	@go run ./scripts/newest
 
 .PHONY: docs
@@ -286,6 +286,16 @@ clean: ## Remove what the targets above built (not the Go build cache)
 	rm -rf bin dist
 	cd embedded/payload/archive && rm -f .stamp payload.tar.zst payload.sha256
 
+# The text of a target begins with its group, "slow: " or "release: ", unless it is of every day.
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
+			group = 1; \
+			if (sub(/^slow: /, "", $$2)) group = 2; \
+			if (sub(/^release: /, "", $$2)) group = 3; \
+			targets[group] = targets[group] sprintf("  make %-17s %s\n", $$1, $$2) \
+		} \
+		END { \
+			printf "Daily\n%s\nSlow: long tests, and what is measured\n%s\nReleases\n%s", \
+				targets[1], targets[2], targets[3] \
+		}' $(MAKEFILE_LIST)
