@@ -37,7 +37,8 @@ const (
 	// the certificate of a node.
 	PathPacketFilter = Prefix + "packetfilter"
 	// PathPodAddresses streams PodAddress values, one a line, for nodes of
-	// versions without PathPacketFilter. GET; the certificate of a node.
+	// versions without PathPacketFilter: make test-upgrade begins with one, whose
+	// agents meet newer servers. GET; the certificate of a node.
 	PathPodAddresses = Prefix + "podaddresses"
 	// PathNetworkPolicies streams netpolicy.Line values, one a line, for nodes
 	// of versions without PathPacketFilter. GET; the certificate of a node.
