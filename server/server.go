@@ -96,22 +96,6 @@ type Server struct {
 	others    func() []component.State
 }
 
-// Start is New, Init, Serve and WaitReady in one.
-func Start(ctx context.Context, group *component.Group, cfg *config.Server, nodeIP net.IP) (*Running, error) {
-	s, err := New(ctx, cfg, nodeIP)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Init(ctx); err != nil {
-		return nil, err
-	}
-	up, err := s.Serve(ctx, group)
-	if err != nil {
-		return nil, err
-	}
-	return up, s.WaitReady(ctx, group)
-}
-
 // New checks settings, machine and datastore and changes nothing. cfg must be
 // complete and valid. nodeIP is the address of this machine that others reach it
 // at.

@@ -19,7 +19,7 @@
 // native form, those of shared Services, and the API's; for everything else in
 // the cluster it gets the same answer as for a name that does not exist. Who
 // is no pod and no address of this node is refused. The package keeps no state between two runs except
-// the link and the rules, which stay until Cleanup.
+// the link and the rules, which stay until killall.
 //
 // Only the agent's wiring and killall may import it. It imports client-go and
 // CoreDNS, not k8s.io/kubernetes.

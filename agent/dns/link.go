@@ -124,23 +124,3 @@ func isNoLink(err error) bool {
 	var none netlink.LinkNotFoundError
 	return errors.As(err, &none)
 }
-
-// Cleanup removes the link and the rules of the server, whatever address they
-// were for. It succeeds where there is nothing to remove.
-func Cleanup(ctx context.Context) error {
-	return errors.Join(removeLink(), removeNoTrack(ctx))
-}
-
-func removeLink() error {
-	link, err := netlink.LinkByName(LinkName)
-	if isNoLink(err) {
-		return nil
-	}
-	if err == nil && ours(link) {
-		err = netlink.LinkDel(link)
-	}
-	if err != nil {
-		return fmt.Errorf("removing link %s: %w", LinkName, err)
-	}
-	return nil
-}

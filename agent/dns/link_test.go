@@ -135,12 +135,12 @@ func TestRoleNode(t *testing.T) {
 
 	h.stop()
 	for range 2 { // the second time there is nothing left to remove
-		if err := Cleanup(ctx); err != nil {
-			t.Fatalf("Cleanup = %v", err)
+		if err := removeAll(ctx); err != nil {
+			t.Fatalf("removing what there is: %v", err)
 		}
 	}
 	if _, err := netlink.LinkByName(LinkName); !isNoLink(err) {
-		t.Errorf("link after Cleanup: %v", err)
+		t.Errorf("the link that was removed: %v", err)
 	}
 	for _, list := range []string{"nft list ruleset", "iptables-save -t raw"} {
 		out, err := exec.Command("sh", "-c", list).Output()
@@ -148,7 +148,7 @@ func TestRoleNode(t *testing.T) {
 			t.Fatalf("%s: %v", list, err)
 		}
 		if strings.Contains(string(out), tableName) || strings.Contains(string(out), chainName) {
-			t.Errorf("%s after Cleanup:\n%s", list, out)
+			t.Errorf("%s, after the rules were removed:\n%s", list, out)
 		}
 	}
 

@@ -62,12 +62,6 @@ func DefaultServer() (*Server, error) {
 	return s, applyDefaults(ServerSettings(s))
 }
 
-// DefaultAgent returns an Agent that holds the defaults and nothing else.
-func DefaultAgent() (*Agent, error) {
-	a := &Agent{}
-	return a, applyDefaults(AgentSettings(a))
-}
-
 type loader struct {
 	command, other    string
 	table, otherTable []Setting

@@ -223,8 +223,8 @@ func TestAgentValidate(t *testing.T) {
 		{"kube-proxy argument", func(a *Agent) { a.KubeProxyArgs = []string{"=x"} }, "--kube-proxy-arg"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, err := DefaultAgent()
-			if err != nil {
+			a := &Agent{}
+			if err := applyDefaults(AgentSettings(a)); err != nil {
 				t.Fatal(err)
 			}
 			a.ServerURLs, a.Token = []string{"https://192.0.2.10:6443"}, "secret"

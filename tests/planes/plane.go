@@ -95,7 +95,18 @@ func Prepare() error {
 
 // Run starts a control plane in the group. The process was prepared before.
 func Run(ctx context.Context, group *component.Group, cfg *config.Server) (*server.Running, error) {
-	return server.Start(ctx, group, cfg, net.ParseIP(Address))
+	s, err := server.New(ctx, cfg, net.ParseIP(Address))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Init(ctx); err != nil {
+		return nil, err
+	}
+	up, err := s.Serve(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	return up, s.WaitReady(ctx, group)
 }
 
 // NewGroup is a group of components without any.

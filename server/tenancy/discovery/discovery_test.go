@@ -281,7 +281,7 @@ func TestMergeKeepsWhatIsThere(t *testing.T) {
 		sorts Order
 		want  string
 	}{
-		{KeepOrder, "apps/v1beta1 example.com/v1beta1 example.com/v1 "},
+		{func(string) bool { return false }, "apps/v1beta1 example.com/v1beta1 example.com/v1 "},
 		{func(group string) bool { return group == "example.com" },
 			"apps/v1beta1 example.com/v1 example.com/v1beta1 "},
 	} {

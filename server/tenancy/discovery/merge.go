@@ -11,9 +11,6 @@ import (
 // Order says how the versions of a group follow each other when some are added.
 type Order func(group string) bool
 
-// KeepOrder leaves what is there in front, and so the preferred version.
-func KeepOrder(string) bool { return false }
-
 // MergeAggregated adds groups, versions and resources to an aggregated
 // document. sorts tells the groups whose versions are put in order.
 func MergeAggregated(list, more []apidiscovery.APIGroupDiscovery, sorts Order) []apidiscovery.APIGroupDiscovery {
