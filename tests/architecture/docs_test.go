@@ -1,0 +1,182 @@
+package architecture
+
+import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages are the documents of the module, by their paths in it.
+func pages(t *testing.T) (root string, names []string) {
+	t.Helper()
+	list := mustPackages(t)
+	for _, p := range list {
+		if p.path() == "." {
+			root = p.Dir
+		}
+	}
+	if root == "" {
+		t.Fatal("the module has no main package")
+	}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		switch base := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != root && (base == "testdata" || base == "bin" || base == "dist" ||
+			strings.HasPrefix(base, ".")):
+			return fs.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(base, ".md"):
+			rel, err := filepath.Rel(root, name)
+			names = append(names, rel)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(names, "docs/README.md") || !slices.Contains(names, "README.md") {
+		t.Fatalf("%d documents were found, and not all of them", len(names))
+	}
+	return root, names
+}
+
+var (
+	// link is one in a line: what is shown, and where it leads.
+	link = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)\)`)
+	// decision is what a link to one is called, and decisionFile its file.
+	decision     = regexp.MustCompile(`^(?:decision|ADR)\s+(\d+)$`)
+	decisionFile = regexp.MustCompile(`(?:^|/)(\d{4})-[^/]*\.md$`)
+	// quoted is code in a line. What it shows is not followed.
+	quoted  = regexp.MustCompile("`[^`]*`")
+	heading = regexp.MustCompile(`(?m)^#+ +(.*?) *$`)
+)
+
+// prose is a document without the blocks of code, whose lines are empty.
+func prose(text []byte) []string {
+	lines, code := strings.Split(string(text), "\n"), false
+	for i, line := range lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if fence {
+			code = !code
+		}
+		if fence || code {
+			lines[i] = ""
+		}
+	}
+	return lines
+}
+
+// anchors are what links to places in a document are called.
+func anchors(text []byte) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(strings.Join(prose(text), "\n"), -1) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, link.ReplaceAllStringFunc(m[1], func(l string) string { return l[1:strings.Index(l, "]")] }))
+		for again, next := 1, name; ; again++ {
+			if !found[next] {
+				found[next] = true
+				break
+			}
+			next = fmt.Sprint(name, "-", again)
+		}
+	}
+	return found
+}
+
+// deadLinks are the links of a document that lead nowhere within the module, or to another
+// decision than they are called by, with what is wrong.
+func deadLinks(root, name string, text []byte) (dead []string) {
+	// A link can begin on one line and end on the next one.
+	whole := quoted.ReplaceAllString(strings.Join(prose(text), "\n"), "")
+	for _, m := range link.FindAllStringSubmatch(whole, -1) {
+		target, err := url.Parse(m[2])
+		if err == nil && target.Scheme != "" {
+			continue
+		}
+		to := text
+		if err == nil && target.Path != "" {
+			place := filepath.Join(root, filepath.Dir(name), target.Path)
+			var info fs.FileInfo
+			if info, err = os.Stat(place); err == nil && !info.IsDir() {
+				to, err = os.ReadFile(place)
+			}
+		}
+		if err == nil && target.Fragment != "" && (target.Path == "" || strings.HasSuffix(target.Path, ".md")) &&
+			!anchors(to)[target.Fragment] {
+			err = fmt.Errorf("it has no heading #%s", target.Fragment)
+		}
+		if err == nil {
+			err = checkDecision(m[1], target.Path)
+		}
+		if err != nil {
+			dead = append(dead, fmt.Sprintf("%s is wrong: %v", m[2], err))
+		}
+	}
+	return dead
+}
+
+// checkDecision fails if a link that is called by a number leads to a decision of another one.
+func checkDecision(called, file string) error {
+	number, leads := decision.FindStringSubmatch(called), decisionFile.FindStringSubmatch(file)
+	if number == nil || leads == nil || strings.TrimLeft(number[1], "0") == strings.TrimLeft(leads[1], "0") {
+		return nil
+	}
+	return fmt.Errorf("decision %s is called %s", leads[1], number[1])
+}
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	root, names := pages(t)
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range deadLinks(root, name, text) {
+			t.Errorf("%s: the link to %s", name, l)
+		}
+	}
+}
+
+// TestDeadLinksAreFound makes sure that the check above can fail.
+func TestDeadLinksAreFound(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "other.md"), []byte("# One `two`, three\n\n# One two three\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "0008-x.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][]string{
+		"[a](other.md), [b](other.md#one-two-three) and [c](https://example.com/x.md#y)": nil,
+		"[the second](other.md#one-two-three-1)":                                         nil,
+		"[a](gone.md), [on\ntwo lines](../gone.md)":                                      {"gone.md", "../gone.md"},
+		"[decision 7](0008-x.md), [ADR 8](0008-x.md), [a decision](0008-x.md)":           {"0008-x.md"},
+		"[a](other.md#two)":                        {"other.md#two"},
+		"# Here\n\n[a](#here) [b](#there)":         {"#there"},
+		"`[a](gone.md)`\n```\n[b](gone.md)\n```\n": nil,
+	} {
+		got := deadLinks(root, "page.md", []byte(text))
+		for i := range got {
+			got[i], _, _ = strings.Cut(got[i], " ")
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: the dead links are %q, want %q", text, got, want)
+		}
+	}
+}
