@@ -180,3 +180,78 @@ func TestDeadLinksAreFound(t *testing.T) {
 		}
 	}
 }
+
+// unwrapped are the documents whose lines are still to be wrapped, or are not to be.
+func unwrapped() map[string]string {
+	return map[string]string{
+		"CHANGELOG.md":        "still to be",
+		"README.md":           "still to be",
+		"docs/security.md":    "still to be",
+		"docs/conformance.md": "its lists are read by tests/conformance line by line",
+		"docs/adr/0012-fair-queueing-at-the-edge.md":                 "still to be",
+		"docs/adr/0077-tenants-take-turns-before-the-controllers.md": "still to be",
+	}
+}
+
+var (
+	// target is where a link leads. It cannot be broken.
+	target = regexp.MustCompile(`\]\([^)\s]+\)`)
+	// unbroken is a line of code, or a comment for a test.
+	unbroken = regexp.MustCompile("^(?:[^`]?`[^`]*`\\W*|<!--.*-->|    .*)$")
+)
+
+// longProse are the numbers of the lines of a document that are too long, without where links
+// lead. Tables, headings and code do not count.
+func longProse(text []byte) (found []int) {
+	for i, line := range prose(text) {
+		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "#") || unbroken.MatchString(line) {
+			continue
+		}
+		if columns(target.ReplaceAllString(line, "]")) > maxColumns {
+			found = append(found, i+1)
+		}
+	}
+	return found
+}
+
+func TestLinesOfDocumentsAreShort(t *testing.T) {
+	root, names := pages(t)
+	for name := range unwrapped() {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is no document, and excepted all the same", name)
+		}
+	}
+	for _, name := range names {
+		if unwrapped()[name] != "" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if long := longProse(text); len(long) > 0 {
+			t.Errorf("%s: lines %v have more than %d columns: break them", name, long, maxColumns)
+		}
+	}
+}
+
+// TestLongProseIsFound makes sure that the check above can fail.
+func TestLongProseIsFound(t *testing.T) {
+	long := strings.Repeat("x", maxColumns)
+	for text, want := range map[string][]int{
+		long:                                     nil,
+		"\n" + long + " y":                       {2},
+		"| " + long + " |":                       nil,
+		"# " + long:                              nil,
+		"[x](" + long + ") y":                    nil,
+		"[" + long + "](y)":                      {1},
+		"`" + long + "`.":                        nil,
+		"a `" + long + "`":                       {1},
+		"```\n" + long + "y\n```\n" + long + "z": {4},
+	} {
+		if got := longProse([]byte(text)); !slices.Equal(got, want) {
+			t.Errorf("%.20q: lines %v are too long, want %v", text, got, want)
+		}
+	}
+}
