@@ -23,6 +23,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
@@ -38,6 +39,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/edge"
 	"github.com/a4s-io/a4s/server/tenancy/fairness"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
@@ -71,6 +73,8 @@ type Spaces struct {
 	connections *storage.Connections
 	provisioner *provision.Provisioner
 	placer      registry.Placer
+	queue       *fairqueue.Queue
+	use         *ledger.Ledger
 	tunnels     bool // pods are reached through their nodes
 }
 
@@ -150,6 +154,11 @@ func New(o Options) (*Spaces, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.use = ledger.New()
+	tenants.OnGone(m.use.Forget)
+	seats := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
+	seats.Account = m.use
+	m.queue = fairqueue.New(seats)
 	atEdge := edge.Options{
 		DefaultTenant:   o.DefaultTenant,
 		Group:           o.Group,
@@ -159,7 +168,8 @@ func New(o Options) (*Spaces, error) {
 		Accounts:        m.accounts,
 		CustomResources: m.crds,
 		TokenFile:       tokens,
-		Queue:           fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))),
+		Queue:           m.queue,
+		Use:             m.use,
 		Limits:          m.Limits,
 		Log:             o.Log,
 	}
@@ -190,6 +200,14 @@ func (m *Spaces) sweeper() (*series.Sweeper, error) {
 		Changes: func() int64 { return m.crds.Generation(space.All) + m.admission.Changes() },
 		Groups:  m.crds.Groups, Names: names, Log: m.log,
 	}), nil
+}
+
+// Use is what tenants have used of the server in the last minute.
+func (m *Spaces) Use() joinapi.TenantUse {
+	m.queue.Tell()
+	out := m.use.LastMinute()
+	out.Processors = goruntime.GOMAXPROCS(0)
+	return out
 }
 
 // Seams are the places in the API server where the parts go.

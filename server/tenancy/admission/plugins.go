@@ -23,6 +23,8 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
@@ -136,6 +138,15 @@ type plugin struct {
 	admission.Interface
 	name      string
 	admission *Admission
+}
+
+// work is what the plugin computes for.
+func (p *plugin) work() fairqueue.Work {
+	switch p.name {
+	case mutatingpolicy.PluginName, validatingpolicy.PluginName:
+		return ledger.Policies
+	}
+	return ledger.Hooks
 }
 
 // Admit implements admission.MutationInterface.

@@ -25,6 +25,8 @@ type question struct {
 	own func(context.Context) (admission.Interface, error)
 	// standing is that of the tenant, nil for a request of its user.
 	standing *standing
+	// work is what the plugin computes for.
+	work fairqueue.Work
 }
 
 // question finds the tenant's own plugin and translates what it is asked. It is
@@ -52,7 +54,8 @@ func (p *plugin) question(ctx context.Context, attr admission.Attributes) (*ques
 		return nil, apierrors.NewInternalError(err)
 	}
 	q := &question{attr: attr, native: native,
-		own: func(ctx context.Context) (admission.Interface, error) { return p.own(ctx, tenant, attr) }}
+		work: p.work(),
+		own:  func(ctx context.Context) (admission.Interface, error) { return p.own(ctx, tenant, attr) }}
 	if who == aWorkload {
 		q.standing = a.standing(tenant)
 	}
@@ -92,6 +95,7 @@ func (p *plugin) own(ctx context.Context, tenant string, attr admission.Attribut
 func (q *question) ask(ctx context.Context, of func(context.Context, admission.Interface) error) error {
 	ctx, allowed := allowanceOf(ctx)
 	q.native.computing = &allowed.computing
+	defer fairqueue.Of(ctx).Meanwhile(q.work)()
 	most := computeFor
 	if q.standing != nil {
 		most = workloadBudget

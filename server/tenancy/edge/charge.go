@@ -2,6 +2,8 @@ package edge
 
 import (
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
 // chargedControllers are the accounts of the controllers that work for the tenants' objects and
@@ -27,4 +29,21 @@ func (r *request) charged() string {
 		return tenant
 	}
 	return r.userTenant
+}
+
+// work is the kind of work that a request of a user is.
+func (r *request) work() fairqueue.Work {
+	switch {
+	case r.resource == nil:
+		return ledger.Documents
+	case r.verb == "get":
+		return ledger.Gets
+	case r.verb == "list":
+		return ledger.Lists
+	case r.verb == "watch":
+		return ledger.Watches
+	case r.long:
+		return ledger.Connections
+	}
+	return ledger.Writes
 }

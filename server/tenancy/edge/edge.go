@@ -14,6 +14,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -59,6 +60,8 @@ type Options struct {
 	TokenFile authenticator.Token
 	// Queue is where the requests of tenants' users wait; nil for none.
 	Queue *fairqueue.Queue
+	// Use is told whose requests were refused, and how many there are; nil for nobody.
+	Use *ledger.Ledger
 	// Limits bounds and measures requests of tenants' users; nil for no limits.
 	Limits Limits
 	// Load is told what is sent to watches of tenants; nil for nobody.
@@ -100,6 +103,7 @@ func New(o Options) *Edge {
 	}
 	if o.Queue != nil {
 		e.queue = newQueue(o.Queue)
+		e.queue.use = o.Use
 	}
 	return e
 }
@@ -131,7 +135,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if err := r.boundQuery(req); err != nil {
 		return err
 	}
-	entry, err := e.queue.enter(req, r.mark)
+	entry, err := e.queue.enter(req, r.mark, r.work())
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
 // credentials is how many the queue knows the flow of.
@@ -49,6 +50,7 @@ var refusedRequests = func() *metrics.CounterVec {
 type queue struct {
 	seats *fairqueue.Queue
 	flows *lru.Cache // by the credentials: the flow they had
+	use   *ledger.Ledger
 }
 
 func newQueue(seats *fairqueue.Queue) *queue {
@@ -78,7 +80,7 @@ func tenantFlow(tenant string) string {
 	if space.IsSystem(tenant) {
 		return "" // does not wait
 	}
-	return "tenant:" + tenant
+	return ledger.FlowOf(tenant)
 }
 
 func addressFlow(req *http.Request) string {
@@ -113,16 +115,19 @@ type admission struct {
 	// others is set where somebody else does something for the flow.
 	others bool
 	seat   *fairqueue.Seat // nil for those who do not wait
+	work   fairqueue.Work
+	// counted is set when the request is known to the ledger.
+	counted bool
 }
 
 // enter waits for the seat of a request. A queue that is nil has no one wait. A request
 // that another server sent on waits among those of its user's tenant, or of its client's
 // address, as if it had come by itself.
-func (q *queue) enter(req *http.Request, mark *proxy.Mark) (*admission, error) {
+func (q *queue) enter(req *http.Request, mark *proxy.Mark, work fairqueue.Work) (*admission, error) {
 	if q == nil || fromItself(req) {
 		return &admission{}, nil
 	}
-	a := &admission{q: q, flow: addressFlow(req)}
+	a := &admission{q: q, flow: addressFlow(req), work: work}
 	if mark != nil && mark.Address != "" {
 		a.flow = "address:" + mark.Address
 	}
@@ -140,6 +145,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	if a.flow == "" {
 		return nil
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
 	acquire := a.q.seats.Acquire
@@ -147,23 +153,32 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 		acquire = a.q.seats.AcquireForOthers
 	}
 	a.seat, err = acquire(ctx, a.flow)
+	why := ledger.Gone
 	switch {
 	case err == nil:
+		a.seat.Does(a.work)
 		return nil
 	case errors.Is(err, fairqueue.ErrFull):
-		refusedRequests.WithLabelValues("full").Inc()
-		return apierrors.NewTooManyRequests("too many requests are waiting already: try again later", retryAfter)
+		why = ledger.Full
 	case errors.Is(err, context.DeadlineExceeded):
-		refusedRequests.WithLabelValues("late").Inc()
-	default:
-		refusedRequests.WithLabelValues("gone").Inc()
+		why = ledger.Late
+	}
+	refusedRequests.WithLabelValues(why.String()).Inc()
+	a.q.use.Refused(a.flow, a.work, why, time.Since(began))
+	if why == ledger.Full {
+		return apierrors.NewTooManyRequests("too many requests are waiting already: try again later", retryAfter)
 	}
 	return apierrors.NewTooManyRequests("the request waited too long: try again later", retryAfter)
 }
 
 // identified says who it is that was admitted, and which tenant is charged. Who has no
 // credential stays one of their address, so that nobody gets past the queue by saying nothing.
-func (a *admission) identified(ctx context.Context, u user.Info, charged string) error {
+func (a *admission) identified(ctx context.Context, u user.Info, charged string) (err error) {
+	defer func() {
+		if err == nil {
+			a.count()
+		}
+	}()
 	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
 		return nil
 	}
@@ -173,6 +188,9 @@ func (a *admission) identified(ctx context.Context, u user.Info, charged string)
 	}
 	own := tenantFlow(authn.TenantOf(u))
 	a.flow, a.others = flow, flow != own
+	if a.others {
+		a.work = ledger.Controllers
+	}
 	if a.known && !a.said {
 		a.q.flows.Add(a.by, own)
 	}
@@ -183,13 +201,23 @@ func (a *admission) identified(ctx context.Context, u user.Info, charged string)
 		return a.acquire(ctx)
 	default:
 		a.seat.Move(flow)
+		a.seat.Does(a.work)
 	}
 	return nil
+}
+
+// count counts the request once, when it is known whose it is, or never will be.
+func (a *admission) count() {
+	if a.seat != nil && !a.counted {
+		a.counted = true
+		a.q.use.Began(a.flow, a.work)
+	}
 }
 
 // leave gives the seat back, unless what was begun behind goes on.
 func (a *admission) leave() {
 	if a.seat != nil {
+		a.count()
 		a.seat.Release()
 		a.seat = nil
 	}

@@ -54,7 +54,7 @@ func TestFlowsOfRequests(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 			req.RemoteAddr = "192.0.2.7:1000"
 			c.change(req)
-			a, err := q.enter(req, nil)
+			a, err := q.enter(req, nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 		for range 2 { // the second is known by its token
 			req := httptest.NewRequest(http.MethodPost, c.path, nil)
 			req.Header.Set("Authorization", "Bearer x")
-			a, err := q.enter(req, nil)
+			a, err := q.enter(req, nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 		}
 		req := httptest.NewRequest(http.MethodPost, c.path, nil)
 		req.Header.Set("Authorization", "Bearer x")
-		a, err := q.enter(req, nil)
+		a, err := q.enter(req, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			req.Header.Set("Authorization", "Bearer "+c.token)
 		}
 		c.mark.Partition, c.mark.Address = "tp2", "198.51.100.9"
-		a, err := q.enter(req, &c.mark)
+		a, err := q.enter(req, &c.mark, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestQueueRefuses(t *testing.T) {
 		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Busy: busy}))
 		ask := func() (*admission, error) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-			return q.enter(req, nil)
+			return q.enter(req, nil, 0)
 		}
 		check := func(what string, err error) {
 			t.Helper()

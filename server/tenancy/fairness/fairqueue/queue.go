@@ -58,6 +58,19 @@ type Options struct {
 	Others int
 	// Busy returns how many goroutines compute, or could if there were a processor.
 	Busy func() int
+	// Account is told what requests use; nil for nobody.
+	Account Account
+}
+
+// Work is what a request does. What there is, the Account knows.
+type Work int
+
+// Account is told what requests use. It is called while the queue is locked: it must be quick,
+// and must not call the queue.
+type Account interface {
+	// Used adds what a request of a flow has used since it was told last: the time for which
+	// it computed in a seat, and the time for which it waited for one.
+	Used(flow string, work Work, computed, waited time.Duration)
 }
 
 // ForProcessors are the options for n processors. There are twice as many seats:
@@ -96,6 +109,7 @@ func New(o Options) *Queue {
 
 // flow is a tenant, or the clients of an address.
 type flow struct {
+	name    string
 	used    float64   // seconds of service, in the queue's virtual time
 	cost    float64   // seconds, of a request on average
 	own     int       // seats
@@ -174,7 +188,7 @@ func (q *Queue) acquire(ctx context.Context, name string, others bool) (*Seat, e
 
 // wait puts a request among those that wait for a seat. The queue is locked.
 func (q *Queue) wait(s *Seat, in *list.List) (granted <-chan struct{}) {
-	s.granted, s.in = make(chan struct{}), in
+	s.granted, s.in, s.asked = make(chan struct{}), in, time.Now()
 	s.element = in.PushBack(s)
 	q.waiting++
 	q.place(s.flow)
@@ -198,7 +212,7 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 		if len(q.flows) >= maxFlows {
 			q.forget(now)
 		}
-		f = &flow{index: -1}
+		f = &flow{name: name, index: -1}
 		q.flows[name] = f
 	}
 	q.wake(f)
@@ -277,6 +291,7 @@ func (q *Queue) begin(s *Seat, now time.Time) {
 	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
 	s.began = now
 	s.waited.Store(0)
+	s.told = 0
 	s.element = q.running.PushBack(s)
 	s.state.And(^lost)
 	f.own++
@@ -288,12 +303,34 @@ func (q *Queue) begin(s *Seat, now time.Time) {
 func (q *Queue) vacate(s *Seat, now time.Time) {
 	q.running.Remove(s.element)
 	s.element = nil
+	q.tell(s, now)
 	f, took := s.flow, s.computed(now).Seconds()
 	f.used += took
 	f.cost += (took - f.cost) / 8
 	q.virtual += took / float64(max(q.active, 1))
 	f.own--
 	q.place(f)
+}
+
+// tell tells what a request has used that has a seat.
+func (q *Queue) tell(s *Seat, now time.Time) {
+	if q.opts.Account == nil {
+		return
+	}
+	took := s.computed(now)
+	q.opts.Account.Used(s.flow.name, s.work, max(0, took-s.told), s.slept)
+	s.told, s.slept = max(s.told, took), 0
+}
+
+// Tell tells the account what the requests have used that compute at the moment. All others
+// have told.
+func (q *Queue) Tell() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for e := q.running.Front(); e != nil; e = e.Next() {
+		q.tell(e.Value.(*Seat), now)
+	}
 }
 
 // place puts a flow where it belongs in the backlog, and among the active ones.
@@ -330,6 +367,7 @@ func (q *Queue) dispatch(now time.Time) {
 		}
 		s := next.Value.(*Seat)
 		q.leaves(s)
+		s.slept += now.Sub(s.asked)
 		q.begin(s, now)
 	}
 	for _, f := range full {

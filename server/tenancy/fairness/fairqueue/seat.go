@@ -31,6 +31,10 @@ type Seat struct {
 	counts  bool // among those of its flow that have begun
 	endless bool
 	ended   bool
+	work    Work
+	asked   time.Time     // when it began to wait for a seat
+	slept   time.Duration // for seats, which the account has yet to be told
+	told    time.Duration // of what it computed in this seat
 }
 
 // Hold has the seat last until it was released once more.
@@ -118,6 +122,38 @@ func (s *Seat) Move(name string) {
 	q.place(from)
 	q.place(to)
 	q.dispatch(now)
+}
+
+// Does says what the request does from now on.
+func (s *Seat) Does(work Work) {
+	if s == nil {
+		return
+	}
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.does(work)
+}
+
+// Meanwhile says what the request does until the returned function is called.
+func (s *Seat) Meanwhile(work Work) (over func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	before := s.work
+	s.does(work)
+	return func() { s.Does(before) }
+}
+
+func (s *Seat) does(work Work) {
+	if work == s.work {
+		return
+	}
+	if now := time.Now(); s.element != nil && s.granted == nil && s.computed(now) > s.told {
+		s.q.tell(s, now)
+	}
+	s.work = work
 }
 
 // Yield gives the seat up at once, before a wait that is long or a seat that will not
