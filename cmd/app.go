@@ -55,7 +55,8 @@ func NewApp(m Modes) *App {
 		slices.Concat(
 			in("Running a4s", serverCommand(m), agentCommand(m), vmRuntimeCommand(m), checkConfigCommand(),
 				killallCommand(m)),
-			in("Cluster", statusCommand(), doctorCommand(), tokenCommand(), certificateCommand(m),
+			in("Cluster", statusCommand(), topCommand(), doctorCommand(), tokenCommand(),
+				certificateCommand(m),
 				etcdSnapshotCommand(m), secretsEncryptCommand(), etcdMemberCommand(), nodeCommand(),
 				partitionCommand(), groupsCommand()),
 			in("Tenants", tenantCommand()),

@@ -39,6 +39,7 @@ type fakeServer struct {
 	rotated  joinapi.TokenRequest
 	removed  joinapi.MemberRequest
 	revoked  []string // nodes, and what was deleted
+	use      *joinapi.TenantUse
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -60,6 +61,14 @@ func newFakeServer(t *testing.T) *fakeServer {
 			{Name: "kubelet", Restarts: 3, LastError: "boom\nmore"},
 		}})
 	})
+	mux.HandleFunc("GET "+joinapi.PathTenantUse, locked(func(w http.ResponseWriter, _ *http.Request) {
+		if f.use == nil {
+			w.WriteHeader(http.StatusForbidden)
+			reply(w, metav1.Status{Message: "needs the client certificate of an administrator"})
+			return
+		}
+		reply(w, f.use)
+	}))
 	mux.HandleFunc("PUT "+joinapi.PathToken, locked(func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&f.rotated); err != nil {
 			t.Error(err)

@@ -116,6 +116,10 @@ var commandLines = []commandLine{
 
 	// Arguments.
 	{args: "status now"},
+	{args: "top"},
+	{args: "top tenants now"},
+	{args: "top tenants -n -1"},
+	{args: "top tenants -o wide"},
 	{args: "token delete"},
 	{args: "token delete X"},
 	{args: "token create a b"},
@@ -148,6 +152,7 @@ var commandLines = []commandLine{
 	{args: "tenant list -o name", env: "A4S_KUBECONFIG_OUTPUT=ADMIN"},
 	{args: "tenant list -o name", file: "write-kubeconfig: ADMIN\n"},
 	{args: "status --kubeconfig /nonexistent"},
+	{args: "top tenants --kubeconfig /nonexistent"},
 
 	// Where settings come from: file, environment, flags.
 	{args: "server", file: "cluster-domain: file.test\nhttps-listen-port: 7001\n"},

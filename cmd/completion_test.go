@@ -37,6 +37,8 @@ func TestCompletion(t *testing.T) {
 		{[]string{"tenant", "kubeconfig", "b", "--output", "x"}, ":"},
 		{[]string{"status", "--output", ""}, "table json"},
 		{[]string{"doctor", "--output", ""}, "table json"},
+		{[]string{"top", "te"}, "tenants"},
+		{[]string{"top", "tenants", "--output", ""}, "table json"},
 	} {
 		_, out, _, err := run(t, append([]string{plainRequest}, tc.words...)...)
 		lines := strings.Fields(out)

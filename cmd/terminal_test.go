@@ -92,6 +92,10 @@ func TestWallW15Terminals(t *testing.T) {
 		"status, down": func(w io.Writer, x string) error {
 			return writeStatus(w, &status{NotReady: x, NodesError: x}, now)
 		},
+		"top tenants": func(w io.Writer, x string) error {
+			use := filled[joinapi.TenantUse](x)
+			return writeTenantUse(w, x, &use, 1)
+		},
 		"doctor": func(w io.Writer, x string) error {
 			f := filled[diagnosis](x)
 			return f.report(w, "table")

@@ -83,6 +83,7 @@ func (s *Server) nodeAPI(
 		Encryption: keys,
 		Volumes:    volumesOf(extra),
 		Status:     func() joinapi.ServerStatus { return s.status(group) },
+		TenantUse:  s.spaces.Use,
 		// With --disable-agent, too: the server may run in a pod of that node.
 		LocalNode:    s.cfg.Agent.NodeName,
 		ReservedSANs: s.addresses.sans,

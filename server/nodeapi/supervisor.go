@@ -42,6 +42,8 @@ type Options struct {
 	Config joinapi.ClusterConfig
 	// Status returns the state of this server process.
 	Status func() joinapi.ServerStatus
+	// TenantUse returns what tenants have used of this server.
+	TenantUse func() joinapi.TenantUse
 
 	// Renew renews all certificates of this server.
 	Renew func(ctx context.Context) ([]string, error)
@@ -192,6 +194,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathConfig:          {method: http.MethodGet, serve: s.config},
 		joinapi.PathNode:            {method: http.MethodPost, serve: s.nodes.node},
 		joinapi.PathStatus:          {method: http.MethodGet, admin: true, serve: s.status},
+		joinapi.PathTenantUse:       {method: http.MethodGet, admin: true, serve: s.tenantUse},
 		joinapi.PathPartitionStates: {method: http.MethodGet, admin: true, serve: s.partitionStates},
 		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.streams.packetFilter},
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
@@ -369,6 +372,12 @@ func (s *Supervisor) server(w http.ResponseWriter, r *http.Request, _ identity) 
 
 func (s *Supervisor) status(w http.ResponseWriter, _ *http.Request, _ identity) error {
 	return reply(w, s.opts.Status())
+}
+
+func (s *Supervisor) tenantUse(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	use := s.opts.TenantUse()
+	use.Server, use.Partition = s.opts.LocalNode, s.opts.Partition
+	return reply(w, use)
 }
 
 func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity) error {

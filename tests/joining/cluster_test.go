@@ -154,7 +154,10 @@ func newClusterWith(t *testing.T, change func(*nodeapi.Options)) *cluster {
 	opts := nodeapi.Options{
 		ServerCA: serverCA, ClientCA: clientCA, Tokens: c.tokens, Secrets: c.secrets, Config: clusterConfig,
 		Status: func() joinapi.ServerStatus { return joinapi.ServerStatus{Version: "v-test"} },
-		Renew:  func(context.Context) ([]string, error) { return []string{"all"}, nil },
+		TenantUse: func() joinapi.TenantUse {
+			return joinapi.TenantUse{Processors: 2, Tenants: []joinapi.UseOfTenant{{Tenant: "acme"}}}
+		},
+		Renew: func(context.Context) ([]string, error) { return []string{"all"}, nil },
 		Bundle: func() (*joinapi.ServerBundle, error) {
 			return &joinapi.ServerBundle{ServerToken: serverPassword}, nil
 		},

@@ -3,8 +3,11 @@ package edge
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
 func TestFlowsOfRequests(t *testing.T) {
@@ -208,5 +212,79 @@ func TestQueueRefuses(t *testing.T) {
 		time.Sleep(2 * time.Second) // the first lasts too long to be waited for
 		<-second
 		holder.leave()
+	})
+}
+
+// TestRequestsAreInTheLedger: what is asked, waited and refused is the tenant's for whom it is,
+// by the kind of work, and clients that nobody knows are one line.
+func TestRequestsAreInTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := func() int { return 1000 }
+		use := ledger.New()
+		defer use.Forget("acme")
+		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Busy: busy, Account: use}))
+		q.use = use
+		const controller = "system:serviceaccount:kube-system:replicaset-controller"
+		ask := func(path, name, token string) error {
+			req := httptest.NewRequest(http.MethodGet, path, nil)
+			if token != "" {
+				req.Header.Set("Authorization", "Bearer "+token)
+			}
+			r := read(req)
+			a, err := q.enter(req, nil, r.work())
+			if err != nil {
+				return err
+			}
+			defer a.leave()
+			if name != "" {
+				who := userOf(name)
+				if name == controller {
+					who = &user.DefaultInfo{Name: name}
+				}
+				r.identify(who, req.Header)
+				if err := a.identified(t.Context(), r.user, r.charged()); err != nil {
+					return err
+				}
+			}
+			time.Sleep(time.Second)
+			return nil
+		}
+		for _, c := range []struct{ path, user, token string }{
+			{"/api/v1/pods", "acme", "a"}, // not known yet
+			{"/api/v1/pods", "acme", "a"},
+			{"/api/v1/namespaces/default/pods/p", "acme", "a"},
+			{"/api/v1/pods?watch=true", "acme", "a"},
+			{"/api/v1/namespaces/default/pods/p/exec", "acme", "a"},
+			{"/openapi/v2", "acme", "a"},
+			{"/api/v1/namespaces/default.acme/pods", controller, "c"},
+			{"/api/v1/namespaces/default/pods", controller, "c"}, // of the system, which does not wait
+			{"/api/v1/pods", "", "wrong"},
+		} {
+			if err := ask(c.path, c.user, c.token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var refused sync.WaitGroup
+		for range 3 { // one has the seat, one waits
+			refused.Go(func() { _ = ask("/api/v1/pods", "acme", "a") })
+			synctest.Wait()
+		}
+		refused.Wait()
+		got := map[string]string{}
+		for _, u := range use.LastMinute().Tenants {
+			work := map[string]string{}
+			for _, w := range u.Work {
+				work[w.Work] = fmt.Sprintf("%d %.0f %.0f", w.Requests, w.SeatSeconds, w.WaitedSeconds)
+			}
+			got[u.Tenant] = fmt.Sprint(u.Requests, work, u.Refused)
+		}
+		want := map[string]string{
+			"acme": "9 map[connections:1 1 0 controllers:1 1 0 documents:1 1 0 gets:1 1 0 lists:4 4 1 " +
+				"watches:1 1 0] map[full:1]",
+			ledger.Unknown: "1 map[lists:1 1 0] map[]",
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%v\nwant %v", got, want)
+		}
 	})
 }

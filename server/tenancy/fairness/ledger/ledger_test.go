@@ -103,7 +103,8 @@ func TestLastMinute(t *testing.T) {
 		}
 		time.Sleep(slot + time.Second)
 		acme, _ = of(t, l, "acme")
-		if _, there := of(t, l, "calm"); there || acme.SeatSeconds != 2 || len(acme.Work) != 1 || len(acme.Refused) != 0 {
+		_, there := of(t, l, "calm")
+		if there || acme.SeatSeconds != 2 || len(acme.Work) != 1 || len(acme.Refused) != 0 {
 			t.Errorf("after %s: calm is there: %v; %+v", time.Minute+slot, there, acme)
 		}
 		if use := l.LastMinute(); use.Seconds < 60 || use.Seconds > 65 {
