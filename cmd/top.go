@@ -24,10 +24,10 @@ func topCommand() *cli.Command {
 			Name:      "tenants",
 			ArgsUsage: "[FLAGS]",
 			Usage:     "show which tenants made the server busy in the last minute, and by what",
-			Description: "A request computes in a seat, of which there are two for each processor, and waits for one\n" +
-				"while others have them. The tenant whose requests computed longest is the first. Each server\n" +
-				"tells of itself alone: ask another one with a kubeconfig that names it. Clients that nobody\n" +
-				"knows are (unknown), and tenants that used little are (other) where there are many.",
+			Description: "A request computes in a seat, of which there are two for each processor, and waits for\n" +
+				"one while others have them. The tenant whose requests computed longest is the first. Each\n" +
+				"server tells of itself alone: ask another one with a kubeconfig that names it. Clients that\n" +
+				"nobody knows are (unknown), and tenants that used little are (other) where there are many.",
 			Action: action(topTenants),
 		},
 			count("limit", "n", 20, "show the first `N` tenants; 0 shows all"),
@@ -94,7 +94,7 @@ func writeTenantUse(out io.Writer, url string, use *joinapi.TenantUse, most int)
 		return err
 	}
 	if left := len(use.Tenants) - most; left > 0 {
-		_, err := fmt.Fprintf(out, "\n%d more used less; --limit 0 shows all.\n", left)
+		_, err := problem.Show(out, "\n%d more used less; --limit 0 shows all.\n", left)
 		return err
 	}
 	return nil

@@ -11,13 +11,15 @@ import (
 func TestTopTenants(t *testing.T) {
 	noConfig(t)
 	f := newFakeServer(t)
-	f.use = &joinapi.TenantUse{Server: "one", Partition: "west", Processors: 2, Seconds: 62, Tenants: []joinapi.UseOfTenant{
-		{Tenant: "noisy", SeatSeconds: 60, WaitedSeconds: 12.34, Requests: 900, Refused: map[string]int64{"full": 40, "late": 2},
+	f.use = &joinapi.TenantUse{Server: "one", Partition: "west", Processors: 2, Seconds: 62}
+	f.use.Tenants = []joinapi.UseOfTenant{
+		{Tenant: "noisy", SeatSeconds: 60, WaitedSeconds: 12.34, Requests: 900,
+			Refused: map[string]int64{"full": 40, "late": 2},
 			Work: []joinapi.UseForWork{{Work: "lists", SeatSeconds: 45}, {Work: "policies", SeatSeconds: 14},
 				{Work: "gets", SeatSeconds: 1, Requests: 1}}},
 		{Tenant: "calm", SeatSeconds: 20, Requests: 3, Work: []joinapi.UseForWork{{Work: "watches", SeatSeconds: 20}}},
 		{Tenant: "(unknown)", Work: []joinapi.UseForWork{{Work: "gets", Requests: 1}}},
-	}}
+	}
 	out, err := f.run(t, "top", "tenants")
 	want := "Server:      one (" + f.url + ")\nPartition:   west\n" +
 		"Seat time:   80.0 s in the last 62 s, on 2 processors\n\n" +
@@ -49,7 +51,8 @@ calm        25%     20.0s       3          0.0s     0              watches 100%
 		t.Errorf("of a server that nobody asked: %v\n%s", err, out)
 	}
 	f.use = nil
-	if out, err = f.run(t, "top", "tenants"); err == nil || !strings.Contains(err.Error(), "of an administrator") || out != "" {
+	out, err = f.run(t, "top", "tenants")
+	if err == nil || !strings.Contains(err.Error(), "of an administrator") || out != "" {
 		t.Errorf("of who is no administrator: %v\n%s", err, out)
 	}
 }
