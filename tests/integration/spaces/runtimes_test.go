@@ -2,6 +2,7 @@ package spaces_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,8 +77,7 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 
 	// The primary is away: no virtual machine.
 	say(workload.VMRuntimeReady, corev1.ConditionTrue)
-	s.makePod(t, "without-primary", "vm", "")
-	s.waitsFor(t, "without-primary",
+	withoutPrimary := s.makeWaiting(t, "without-primary",
 		"1 node(s) had no ready primary runtime for a pod of type vm (none is registered)")
 	say(workload.VMRuntimeReady, corev1.ConditionUnknown)
 	say(workload.ContainerRuntimeReady, corev1.ConditionTrue)
@@ -85,7 +85,7 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	s.makePod(t, "silent", "vm", "")
 	s.waitsFor(t, "silent", "1 node(s) had no ready vm runtime (VmRuntimeReady is Unknown: Test)")
 	say(workload.VMRuntimeReady, corev1.ConditionTrue)
-	for _, name := range []string{"by-class", "by-annotation", "without-primary", "silent"} {
+	for _, name := range []string{"by-class", "by-annotation", withoutPrimary, "silent"} {
 		s.isPlaced(t, name)
 	}
 
@@ -149,18 +149,45 @@ func (s *space) waitsFor(t *testing.T, pod, reason string) {
 		if got.Spec.NodeName != "" {
 			t.Fatalf("pod %s was placed on %s", pod, got.Spec.NodeName)
 		}
-		events, err := s.client.CoreV1().Events("default").List(ctx,
-			metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=" + pod})
-		if err != nil {
-			return false, err
-		}
-		for _, e := range events.Items {
-			if strings.Contains(e.Message, reason) {
-				return true, nil
-			}
-		}
-		return false, nil
+		said, err := s.whyWaiting(ctx, pod)
+		return strings.Contains(said, reason), err
 	})
+}
+
+// whyWaiting is what events say why a pod could not be placed.
+func (s *space) whyWaiting(ctx context.Context, pod string) (string, error) {
+	events, err := s.client.CoreV1().Events("default").List(ctx,
+		metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=" + pod})
+	if err != nil {
+		return "", err
+	}
+	var said []string
+	for _, e := range events.Items {
+		said = append(said, e.Message)
+	}
+	return strings.Join(said, "\n"), nil
+}
+
+// makeWaiting makes virtual machines until one waits for this reason, and returns its name. The
+// scheduler looks at a pod once: one that it looked at before it saw what the node says has
+// another reason.
+func (s *space) makeWaiting(t *testing.T, prefix, reason string) string {
+	t.Helper()
+	var name string
+	eventually(t, "a pod "+prefix+" waits because of "+reason, func(ctx context.Context) (bool, error) {
+		if name == "" {
+			name = s.makePod(t, fmt.Sprintf("%s-%d", prefix, time.Now().UnixNano()), "vm", "").Name
+		}
+		said, err := s.whyWaiting(ctx, name)
+		if err != nil || said == "" || strings.Contains(said, reason) {
+			return said != "", err
+		}
+		t.Logf("pod %s waits because of %s", name, said)
+		err = s.client.CoreV1().Pods("default").Delete(ctx, name, *metav1.NewDeleteOptions(0))
+		name = ""
+		return false, err
+	})
+	return name
 }
 
 // isPlaced waits for the pod to be placed. The scheduler looks at what nothing
