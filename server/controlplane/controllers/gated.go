@@ -24,8 +24,9 @@ type gated struct {
 // of them is what one tenant gets beside others.
 const gatedWorkers = "20"
 
-// allGated are the controllers whose work tenants cause without limit. DaemonSets are of the
-// system space, which takes no turns.
+// allGated are the controllers whose work tenants cause without limit, and which have one queue.
+// Those of endpoints have a second one for pods, before the one that could be measured. DaemonSets are
+// of the system space, which takes no turns.
 func allGated() []gated {
 	type all = *config.KubeControllerManagerConfiguration
 	return []gated{
@@ -47,12 +48,6 @@ func allGated() []gated {
 		{names.CronJobController, "cronjob", func(c all) int32 {
 			return c.CronJobController.ConcurrentCronJobSyncs
 		}, "concurrent-cron-job-syncs"},
-		{names.EndpointSliceController, "endpoint_slice", func(c all) int32 {
-			return c.EndpointSliceController.ConcurrentServiceEndpointSyncs
-		}, "concurrent-service-endpoint-syncs"},
-		{names.EndpointsController, "endpoint", func(c all) int32 {
-			return c.EndpointController.ConcurrentEndpointSyncs
-		}, "concurrent-endpoint-syncs"},
 	}
 }
 

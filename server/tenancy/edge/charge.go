@@ -11,14 +11,12 @@ import (
 // do about an object waits in the flow of its tenant. All others, a kubelet or the scheduler,
 // work for several tenants in turn, and must not wait for one of them.
 var chargedControllers = map[string]bool{
-	"system:serviceaccount:kube-system:cronjob-controller":       true,
-	"system:serviceaccount:kube-system:deployment-controller":    true,
-	"system:serviceaccount:kube-system:endpoint-controller":      true,
-	"system:serviceaccount:kube-system:endpointslice-controller": true,
-	"system:serviceaccount:kube-system:job-controller":           true,
-	"system:serviceaccount:kube-system:replicaset-controller":    true,
-	"system:serviceaccount:kube-system:replication-controller":   true,
-	"system:serviceaccount:kube-system:statefulset-controller":   true,
+	"system:serviceaccount:kube-system:cronjob-controller":     true,
+	"system:serviceaccount:kube-system:deployment-controller":  true,
+	"system:serviceaccount:kube-system:job-controller":         true,
+	"system:serviceaccount:kube-system:replicaset-controller":  true,
+	"system:serviceaccount:kube-system:replication-controller": true,
+	"system:serviceaccount:kube-system:statefulset-controller": true,
 }
 
 // charged is the tenant whose flow the request waits in. A controller sends its events one after

@@ -6,9 +6,10 @@
 // behind thousands of another's (docs/adr/0077).
 //
 // Invariants: the order of the events of an object is kept for each handler.
-// Nothing is lost; of updates that wait, only the first old and the last new object
-// are told. Events of the system space and of the first list pass at once. Handlers
-// lag behind caches with upstream's informers as well, so a controller cannot tell.
+// Nothing is lost; of updates that wait, only the first old and the last new object are
+// told, unless labels or owners changed in between. Events of the system space and of the
+// first list pass at once. Handlers lag behind caches with upstream's informers as well, so
+// a controller cannot tell.
 //
 // Only server/controlplane/controllers may import it.
 package gate

@@ -16,6 +16,9 @@ const (
 	// atLeast is how long none of the events that wait has passed when one passes in
 	// any case, so that no wrong count stops a controller.
 	atLeast = time.Second
+	// mostKept is how many bytes of objects of a tenant only events keep: those that are
+	// deleted, or have changed again and again. More of these events pass at once.
+	mostKept = 64 << 20
 	// fewTenants is how many may be kept without looking for those that need not be.
 	fewTenants = 64
 )
@@ -54,7 +57,8 @@ type Gate struct {
 type tenant struct {
 	name    string
 	waiting []*event
-	updates map[object]*event // the last event of an object that waits, if that is an update
+	objects map[object]*chain // those of the events that wait
+	kept    int               // bytes of objects that only events keep
 	// queued is when an event has put a key into the queue last, zero if it was handed out for
 	// certain since: when there is a worker without work later, or when Handed is until.
 	queued time.Time
@@ -67,12 +71,21 @@ type object struct {
 	namespace, name string
 }
 
+// chain is the events of an object that wait.
+type chain struct {
+	events int
+	last   *event
+}
+
 // event waits for its turn.
 type event struct {
 	of   object
 	old  any // of an update
 	obj  any
 	tell func(*event)
+	// deleted says that the object is gone, kept is how many bytes of tenant.kept it has.
+	deleted bool
+	kept    int
 }
 
 // New makes the gate of a controller with so many workers. It lets everything pass
@@ -115,26 +128,65 @@ func (g *Gate) pass(name string, e *event) {
 
 // wait puts an event among those that wait.
 func (g *Gate) wait(t *tenant, e *event) {
-	if earlier := t.updates[e.of]; earlier != nil && e.old != nil {
-		earlier.obj = e.obj
+	c := t.objects[e.of]
+	if c != nil && merge(c.last, e) {
 		return
 	}
+	if c != nil || e.deleted {
+		// The first event of an object that is there keeps nothing that would not be kept.
+		if e.kept = size(e.obj); t.kept+e.kept > mostKept {
+			g.passObject(t, e)
+			return
+		}
+		t.kept += e.kept
+	}
 	if len(t.waiting) == 0 {
-		t.updates = map[object]*event{}
+		t.objects = map[object]*chain{}
 		g.tenants[t.name] = t
 		g.turns = append(g.turns, t)
 		if len(g.turns) == 1 {
 			g.passed = time.Now()
 		}
 	}
-	t.waiting = append(t.waiting, e)
-	delete(t.updates, e.of)
-	if e.old != nil {
-		t.updates[e.of] = e
+	if c == nil {
+		c = &chain{}
+		t.objects[e.of] = c
 	}
+	t.waiting = append(t.waiting, e)
+	c.events, c.last = c.events+1, e
 	if !g.pumping {
 		g.pumping = true
 		go g.pump()
+	}
+}
+
+// passObject tells of an event, after those of its object that wait: too much would be kept.
+func (g *Gate) passObject(t *tenant, e *event) {
+	var before []*event
+	t.waiting = slices.DeleteFunc(t.waiting, func(w *event) bool {
+		if w.of == e.of {
+			before = append(before, w)
+		}
+		return w.of == e.of
+	})
+	for _, w := range before {
+		t.leaves(w)
+		g.tell(t, w)
+	}
+	if len(before) > 0 && len(t.waiting) == 0 {
+		g.turns = slices.DeleteFunc(g.turns, func(other *tenant) bool { return other == t })
+		t.waiting, t.objects = nil, nil
+	}
+	g.tell(t, e)
+}
+
+// leaves forgets an event that does not wait any more.
+func (t *tenant) leaves(e *event) {
+	t.kept -= e.kept
+	if c := t.objects[e.of]; c.events == 1 {
+		delete(t.objects, e.of)
+	} else {
+		c.events--
 	}
 }
 
@@ -177,13 +229,11 @@ func (g *Gate) next(i int, now time.Time) {
 	e := t.waiting[0]
 	t.waiting[0] = nil
 	t.waiting = t.waiting[1:]
-	if t.updates[e.of] == e {
-		delete(t.updates, e.of)
-	}
+	t.leaves(e)
 	if len(t.waiting) > 0 {
 		g.turns = append(g.turns, t)
 	} else {
-		t.waiting, t.updates = nil, nil
+		t.waiting, t.objects = nil, nil
 	}
 	g.passed = now
 	g.tell(t, e)
@@ -222,17 +272,17 @@ func (g *Gate) forget() {
 	g.prune = max(fewTenants, 2*len(g.tenants))
 }
 
-// ready reports whether an event of the tenant can pass. One that has nothing to do in the
-// controller finds a worker without work, or a queue that is shorter than there are workers;
-// any other half of the workers without work.
+// ready reports whether an event of the tenant can pass: if it has nothing to do in the
+// controller, where it has one key of the queue then, or if half of the workers are without
+// work.
 func (g *Gate) ready(t *tenant) bool {
-	handed, depth := g.queue.Handed(), g.queue.Depth()
+	handed := g.queue.Handed()
 	busy := handed - g.queue.Done()
 	if handed >= t.until || busy < g.workers && time.Since(t.queued) > tick {
 		t.queued = time.Time{}
 	}
-	if !t.queued.IsZero() || g.requests.some(t.name) {
-		return busy+depth < g.workers/2
+	if t.queued.IsZero() && !g.requests.some(t.name) {
+		return true
 	}
-	return busy < g.workers || depth < g.workers
+	return busy+g.queue.Depth() < g.workers/2
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,6 +82,14 @@ func (c *controller) ask(t *testing.T, namespace string, wait func()) {
 	}
 	defer c.gate.requests.end(name)
 	wait()
+}
+
+// atWork has the controller ask something about a tenant's objects that is not answered.
+func atWork(t *testing.T, g *Gate, name string) {
+	t.Helper()
+	if err := g.requests.begin(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (c *controller) has(key string) bool {
@@ -206,7 +215,8 @@ func TestGateKeepsTheOrderOfAnObject(t *testing.T) {
 	q := &heldQueue{depth: 2}
 	g.Attach(q)
 	q.set(4) // two are the base
-	label := func(obj any) string { return obj.(*corev1.Pod).Labels["n"] }
+	atWork(t, g, "acme")
+	label := func(obj any) string { return obj.(*corev1.Pod).Annotations["n"] }
 	h := &handler{cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { told = append(told, "add "+label(obj)) },
 		UpdateFunc: func(old, obj any) { told = append(told, "update "+label(old)+" "+label(obj)) },
@@ -214,7 +224,7 @@ func TestGateKeepsTheOrderOfAnObject(t *testing.T) {
 	}, g}
 	at := func(n int) *corev1.Pod {
 		p := pod("default.acme", "p")
-		p.Labels = map[string]string{"n": fmt.Sprint(n)}
+		p.Annotations = map[string]string{"n": fmt.Sprint(n)}
 		return p
 	}
 	h.OnAdd(at(1), false)
@@ -225,7 +235,7 @@ func TestGateKeepsTheOrderOfAnObject(t *testing.T) {
 	h.OnAdd(at(6), false)
 	h.OnUpdate(at(6), at(7))
 	system := pod("default", "p")
-	system.Labels = map[string]string{"n": "system"}
+	system.Annotations = map[string]string{"n": "system"}
 	h.OnAdd(system, false)
 	first := at(8)
 	first.Namespace = "default.globex"
@@ -245,12 +255,96 @@ func TestGateKeepsTheOrderOfAnObject(t *testing.T) {
 	}
 }
 
+// What a controller must know of what was between two updates is not lost: it may have acted on it
+// by what its cache said.
+func TestGateMergesNoChangeThatGoesBack(t *testing.T) {
+	yes := true
+	owned := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := pod("default.acme", "p")
+		p.Labels = map[string]string{"app": "a"}
+		p.OwnerReferences = []metav1.OwnerReference{{UID: "1", Controller: &yes}}
+		change(p)
+		return p
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"status": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, 1},
+		"labels": {func(p *corev1.Pod) { p.Labels["app"] = "b" }, 2},
+		"owners": {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "2" }, 2},
+		"uid":    {func(p *corev1.Pod) { p.UID = "2" }, 2},
+		"end":    {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2},
+	} {
+		g := New(t.Context(), 2)
+		q := &heldQueue{}
+		g.Attach(q)
+		q.set(100)
+		atWork(t, g, "acme")
+		h := &handler{cache.ResourceEventHandlerFuncs{}, g}
+		before, after := owned(func(*corev1.Pod) {}), owned(c.change)
+		g.mu.Lock()
+		g.passed = time.Now().Add(time.Hour) // none passes because it waited
+		g.pumping = true
+		g.mu.Unlock()
+		h.OnUpdate(before, after)
+		h.OnUpdate(after, before)
+		if n := len(g.tenants["acme"].waiting); n != c.want {
+			t.Errorf("%s: %d updates wait, want %d", name, n, c.want)
+		}
+	}
+}
+
+// Objects that are deleted, and what they were before they changed, are kept up to a limit.
+func TestGateKeepsALimitedMemory(t *testing.T) {
+	var told []string
+	g := New(t.Context(), 2)
+	q := &heldQueue{}
+	g.Attach(q)
+	q.set(100)
+	atWork(t, g, "acme")
+	tell := func(what string) func(any) {
+		return func(obj any) { told = append(told, what+" "+obj.(metav1.Object).GetName()) }
+	}
+	h := &handler{cache.ResourceEventHandlerFuncs{AddFunc: tell("add"), DeleteFunc: tell("delete"),
+		UpdateFunc: func(_, obj any) { tell("update")(obj) }}, g}
+	large := func(name string) *corev1.Pod {
+		p := pod("default.acme", name)
+		p.Annotations = map[string]string{"a": strings.Repeat("a", 1<<20)}
+		return p
+	}
+	g.pumping = true // nothing passes in its turn
+	for i := range 100 {
+		name := fmt.Sprint("p", i)
+		h.OnAdd(large(name), false)
+		h.OnDelete(large(name))
+	}
+	kept := g.tenants["acme"].kept
+	if kept > mostKept || kept < mostKept-2<<20 {
+		t.Errorf("%d bytes are kept, want nearly %d", kept, mostKept)
+	}
+	if want := []string{"add p63", "delete p63"}; len(told) != 2*(100-63) || !slices.Equal(told[:2], want) {
+		t.Errorf("%d events passed, the first %q; want %d from %q", len(told), told[:min(2, len(told))], 2*(100-63),
+			want)
+	}
+	told = nil
+	g.mu.Lock()
+	for len(g.turns) > 0 {
+		g.next(0, time.Now())
+	}
+	g.mu.Unlock()
+	if last := g.tenants["acme"]; len(told) != 2*63 || last != nil && last.kept != 0 {
+		t.Errorf("%d events passed later, and %+v is left", len(told), last)
+	}
+}
+
 // A queue that never gets shorter, as a wrong count has it, stops no controller.
 func TestGateNeverStops(t *testing.T) {
 	g := New(t.Context(), 2)
 	q := &heldQueue{}
 	g.Attach(q)
 	q.set(100)
+	atWork(t, g, "acme")
 	told := make(chan struct{}, 1)
 	h := &handler{cache.ResourceEventHandlerFuncs{AddFunc: func(any) { told <- struct{}{} }}, g}
 	h.OnAdd(pod("default.acme", "p"), false)
@@ -304,6 +398,7 @@ func TestGateHoldsInformersOfControllers(t *testing.T) {
 	q := &heldQueue{}
 	g.Attach(q)
 	q.set(100)
+	atWork(t, g, "acme")
 	_, err := client.CoreV1().Pods("default.acme").Create(t.Context(), pod("", "p"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/apps"
-	"k8s.io/client-go/informers/autoscaling"
 	"k8s.io/client-go/informers/batch"
 	"k8s.io/client-go/informers/core"
-	"k8s.io/client-go/informers/discovery"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/tools/cache"
 
@@ -39,17 +37,11 @@ func (f *factory) InformerFor(
 // Apps implements informers.SharedInformerFactory.
 func (f *factory) Apps() apps.Interface { return apps.New(f, "", nil) }
 
-// Autoscaling implements informers.SharedInformerFactory.
-func (f *factory) Autoscaling() autoscaling.Interface { return autoscaling.New(f, "", nil) }
-
 // Batch implements informers.SharedInformerFactory.
 func (f *factory) Batch() batch.Interface { return batch.New(f, "", nil) }
 
 // Core implements informers.SharedInformerFactory.
 func (f *factory) Core() core.Interface { return core.New(f, "", nil) }
-
-// Discovery implements informers.SharedInformerFactory.
-func (f *factory) Discovery() discovery.Interface { return discovery.New(f, "", nil) }
 
 // informer is a view of an informer.
 type informer struct {
@@ -99,7 +91,7 @@ func (h *handler) OnUpdate(old, obj any) {
 
 // OnDelete implements cache.ResourceEventHandler.
 func (h *handler) OnDelete(obj any) {
-	h.pass(&event{obj: obj, tell: func(e *event) { h.to.OnDelete(e.obj) }})
+	h.pass(&event{obj: obj, deleted: true, tell: func(e *event) { h.to.OnDelete(e.obj) }})
 }
 
 func (h *handler) pass(e *event) {

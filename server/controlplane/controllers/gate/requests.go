@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -67,6 +68,9 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.RoundTrip
 // A connection carries 250 of all tenants, and the server begins few of one tenant at once.
 const atATime = 16
 
+// long is how long a request waits behind those that came later.
+const long = 2 * time.Second
+
 // requests are those of a controller that have no answer, by tenant.
 type requests struct {
 	mu sync.Mutex
@@ -77,8 +81,14 @@ type requests struct {
 type unanswered struct {
 	sent int
 	// waiting are those that are not sent. The last is sent first: a sync that makes 500
-	// pods waits for all of them, and another one for its first.
-	waiting []chan struct{}
+	// pods waits for all of them, and another one for its first. So that each is sent, the
+	// first is if it has waited for long.
+	waiting []waiter
+}
+
+type waiter struct {
+	turn  chan struct{}
+	since time.Time
 }
 
 // some reports whether there are any about a tenant's objects.
@@ -105,7 +115,7 @@ func (r *requests) begin(ctx context.Context, name string) error {
 		return nil
 	}
 	turn := make(chan struct{})
-	of.waiting = append(of.waiting, turn)
+	of.waiting = append(of.waiting, waiter{turn, time.Now()})
 	r.mu.Unlock()
 	select {
 	case <-turn:
@@ -113,7 +123,7 @@ func (r *requests) begin(ctx context.Context, name string) error {
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
-	i := slices.Index(of.waiting, turn)
+	i := slices.IndexFunc(of.waiting, func(w waiter) bool { return w.turn == turn })
 	if i >= 0 {
 		of.waiting = slices.Delete(of.waiting, i, i+1)
 	}
@@ -129,9 +139,12 @@ func (r *requests) end(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.of[name]
-	if last := len(of.waiting) - 1; last >= 0 {
-		close(of.waiting[last])
-		of.waiting = of.waiting[:last]
+	if next := len(of.waiting) - 1; next >= 0 {
+		if time.Since(of.waiting[0].since) > long {
+			next = 0
+		}
+		close(of.waiting[next].turn)
+		of.waiting = slices.Delete(of.waiting, next, next+1)
 		return
 	}
 	if of.sent--; of.sent == 0 {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -105,6 +106,13 @@ func TestRequestsOfATenantWaitForEachOther(t *testing.T) {
 			if path := <-sent; path != last {
 				t.Errorf("%s is sent next, want the last", path)
 			}
+		}
+		time.Sleep(2 * long)
+		send(ctx, last)
+		answer <- struct{}{}
+		synctest.Wait()
+		if path := <-sent; path != many {
+			t.Errorf("%s is sent next, want the one that has waited for long", path)
 		}
 		cancel()
 		synctest.Wait()
