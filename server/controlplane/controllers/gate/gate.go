@@ -119,7 +119,7 @@ func (g *Gate) pass(name string, e *event) {
 	if t == nil {
 		t = &tenant{name: name}
 	}
-	if g.queue == nil || len(t.waiting) == 0 && g.ready(t) {
+	if g.queue == nil || len(t.waiting) == 0 && g.ready(t, g.look()) {
 		g.tell(t, e)
 		return
 	}
@@ -194,7 +194,7 @@ func (t *tenant) leaves(e *event) {
 func (g *Gate) pump() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for g.some(time.Now()) {
+	for g.passSome(time.Now()) {
 		select {
 		case <-ticker.C:
 		case <-g.ctx.Done():
@@ -203,15 +203,16 @@ func (g *Gate) pump() {
 	}
 }
 
-// some lets some events pass, and reports whether others wait.
-func (g *Gate) some(now time.Time) bool {
+// passSome lets some events pass, and reports whether others wait.
+func (g *Gate) passSome(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.turns) > 0 && now.Sub(g.passed) >= atLeast {
 		g.next(0, now)
 	}
 	for n := 0; n < atOnce; n++ {
-		i := slices.IndexFunc(g.turns, g.ready)
+		work := g.look() // once for all tenants
+		i := slices.IndexFunc(g.turns, func(t *tenant) bool { return g.ready(t, work) })
 		if i < 0 {
 			break
 		}
@@ -272,17 +273,27 @@ func (g *Gate) forget() {
 	g.prune = max(fewTenants, 2*len(g.tenants))
 }
 
+// work is what the workers have.
+type work struct {
+	handed, busy, depth int
+	idle                bool // a worker has nothing
+}
+
+func (g *Gate) look() work {
+	handed := g.queue.Handed()
+	busy := handed - g.queue.Done()
+	return work{handed: handed, busy: busy, depth: g.queue.Depth(), idle: busy < g.workers}
+}
+
 // ready reports whether an event of the tenant can pass: if it has nothing to do in the
 // controller, where it has one key of the queue then, or if half of the workers are without
 // work.
-func (g *Gate) ready(t *tenant) bool {
-	handed := g.queue.Handed()
-	busy := handed - g.queue.Done()
-	if handed >= t.until || busy < g.workers && time.Since(t.queued) > tick {
+func (g *Gate) ready(t *tenant, w work) bool {
+	if w.handed >= t.until || w.idle && time.Since(t.queued) > tick {
 		t.queued = time.Time{}
 	}
-	if t.queued.IsZero() && !g.requests.some(t.name) {
+	if t.queued.IsZero() && !g.requests.has(t.name) {
 		return true
 	}
-	return busy+g.queue.Depth() < g.workers/2
+	return w.busy+w.depth < g.workers/2
 }

@@ -124,7 +124,7 @@ func TestGateLeavesWorkersForOthers(t *testing.T) {
 	for i := range 1000 {
 		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
 	}
-	until(t, "a sync of acme has begun", func() bool { return c.gate.requests.some("acme") })
+	until(t, "a sync of acme has begun", func() bool { return c.gate.requests.has("acme") })
 	c.handler.OnAdd(pod("default.globex", "b"), false)
 	until(t, "the key of globex is synced", func() bool { return c.has("default.globex/b") })
 	c.mu.Lock()

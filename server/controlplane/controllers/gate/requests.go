@@ -91,8 +91,8 @@ type waiter struct {
 	since time.Time
 }
 
-// some reports whether there are any about a tenant's objects.
-func (r *requests) some(name string) bool {
+// has reports whether there are any about a tenant's objects.
+func (r *requests) has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.of[name] != nil

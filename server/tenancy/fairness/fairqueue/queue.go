@@ -107,6 +107,14 @@ func New(o Options) *Queue {
 	return &Queue{opts: o, epoch: time.Now(), flows: map[string]*flow{}}
 }
 
+// origin is who makes a request of a flow.
+type origin int
+
+const (
+	ofItself origin = iota
+	ofOthers        // see AcquireForOthers
+)
+
 // flow is a tenant, or the clients of an address.
 type flow struct {
 	name    string
@@ -114,7 +122,7 @@ type flow struct {
 	cost    float64   // seconds, of a request on average
 	own     int       // seats
 	inside  int       // requests that have not ended, with a seat or without
-	begun   [2]int    // of these, its own and others that have begun and will end by themselves
+	begun   [2]int    // of these, by origin, those that have begun and will end by themselves
 	waiting list.List // of *Seat
 	others  list.List // of *Seat of what others do for the flow
 	turn    bool      // of the others, when both wait
@@ -139,35 +147,32 @@ func (f *flow) aloneAfter() time.Duration {
 // Acquire waits for a seat of the flow, which must be released. It fails with
 // ErrFull, or with the error of the context.
 func (q *Queue) Acquire(ctx context.Context, name string) (*Seat, error) {
-	return q.acquire(ctx, name, false)
+	return q.acquire(ctx, name, ofItself)
 }
 
 // AcquireForOthers waits for a seat of the flow for what somebody else does for it: its own
 // requests and these take turns, and these can be any number. It fails with the error of the
 // context.
 func (q *Queue) AcquireForOthers(ctx context.Context, name string) (*Seat, error) {
-	return q.acquire(ctx, name, true)
+	return q.acquire(ctx, name, ofOthers)
 }
 
-func (q *Queue) acquire(ctx context.Context, name string, others bool) (*Seat, error) {
+func (q *Queue) acquire(ctx context.Context, name string, by origin) (*Seat, error) {
 	q.mu.Lock()
 	now := time.Now()
 	f := q.flow(name, now)
 	if f != q.last {
 		q.last, q.mixed = f, now
 	}
-	s := &Seat{q: q, flow: f, users: 1}
-	if others {
-		s.kind = 1
-	}
+	s := &Seat{q: q, flow: f, users: 1, by: by}
 	f.inside++
-	if q.next(f) == nil && q.room(f, s.kind) && q.finds(f, now) {
+	if q.next(f) == nil && q.room(f, by) && q.finds(f, now) {
 		q.begin(s, now)
 		q.mu.Unlock()
 		return s, nil
 	}
 	in := &f.waiting
-	if others {
+	if by == ofOthers {
 		in = &f.others
 	} else if in.Len() >= q.opts.Length {
 		f.inside--
@@ -243,9 +248,9 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 }
 
 // room reports whether another request of the flow may begin, its own or of others.
-func (q *Queue) room(f *flow, kind int) bool {
-	most := [...]int{q.opts.Inside, q.opts.Others}[kind]
-	return most == 0 || f.begun[kind] < most
+func (q *Queue) room(f *flow, by origin) bool {
+	most := [...]int{ofItself: q.opts.Inside, ofOthers: q.opts.Others}[by]
+	return most == 0 || f.begun[by] < most
 }
 
 // next is the request of the flow that begins or comes back next, nil if none may. Its own
@@ -255,10 +260,10 @@ func (q *Queue) next(f *flow) *list.Element {
 		return back
 	}
 	var own, others *list.Element
-	if q.room(f, 0) {
+	if q.room(f, ofItself) {
 		own = f.waiting.Front()
 	}
-	if q.room(f, 1) {
+	if q.room(f, ofOthers) {
 		others = f.others.Front()
 	}
 	if own == nil || others != nil && f.turn {
@@ -285,8 +290,8 @@ func (q *Queue) begin(s *Seat, now time.Time) {
 	f := s.flow
 	if !s.counts && !s.endless {
 		s.counts = true
-		f.begun[s.kind]++
-		f.turn = s.kind == 0
+		f.begun[s.by]++
+		f.turn = s.by == ofItself
 	}
 	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
 	s.began = now

@@ -516,7 +516,7 @@ func TestSeatsRace(t *testing.T) {
 		t.Errorf("%d seats, %d waiting, %d flows", q.running.Len(), q.waiting, len(q.backlog))
 	}
 	for name, f := range q.flows {
-		if f.inside+f.begun[0]+f.begun[1]+f.own+f.waiting.Len()+f.others.Len()+f.back.Len() != 0 {
+		if f.inside+f.begun[ofItself]+f.begun[ofOthers]+f.own+f.waiting.Len()+f.others.Len()+f.back.Len() != 0 {
 			t.Errorf("%s: %d inside, %d seats", name, f.inside, f.own)
 		}
 	}

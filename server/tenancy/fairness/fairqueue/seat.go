@@ -27,7 +27,7 @@ type Seat struct {
 	in      *list.List    // where it waits for one
 	element *list.Element // in there, or in q.running; nil in neither
 	began   time.Time
-	kind    int  // 1 for what others do for the flow, else 0
+	by      origin
 	counts  bool // among those of its flow that have begun
 	endless bool
 	ended   bool
@@ -76,7 +76,7 @@ func (s *Seat) Release() {
 func (s *Seat) uncount() {
 	if s.counts {
 		s.counts = false
-		s.flow.begun[s.kind]--
+		s.flow.begun[s.by]--
 	}
 }
 
@@ -112,8 +112,8 @@ func (s *Seat) Move(name string) {
 	from.inside--
 	to.inside++
 	if s.counts {
-		from.begun[s.kind]--
-		to.begun[s.kind]++
+		from.begun[s.by]--
+		to.begun[s.by]++
 	}
 	if s.element != nil {
 		from.own--

@@ -62,7 +62,7 @@ const (
 	again = time.Minute
 )
 
-// Ledger keeps it. One that is nil keeps nothing.
+// Ledger keeps what tenants have used. One that is nil keeps nothing.
 type Ledger struct {
 	began time.Time
 
