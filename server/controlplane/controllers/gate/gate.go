@@ -276,20 +276,18 @@ func (g *Gate) forget() {
 // work is what the workers have.
 type work struct {
 	handed, busy, depth int
-	idle                bool // a worker has nothing
 }
 
 func (g *Gate) look() work {
 	handed := g.queue.Handed()
-	busy := handed - g.queue.Done()
-	return work{handed: handed, busy: busy, depth: g.queue.Depth(), idle: busy < g.workers}
+	return work{handed, handed - g.queue.Done(), g.queue.Depth()}
 }
 
 // ready reports whether an event of the tenant can pass: if it has nothing to do in the
 // controller, where it has one key of the queue then, or if half of the workers are without
 // work.
 func (g *Gate) ready(t *tenant, w work) bool {
-	if w.handed >= t.until || w.idle && time.Since(t.queued) > tick {
+	if w.handed >= t.until || w.busy < g.workers && time.Since(t.queued) > tick {
 		t.queued = time.Time{}
 	}
 	if t.queued.IsZero() && !g.requests.has(t.name) {
