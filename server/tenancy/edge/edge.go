@@ -133,6 +133,7 @@ func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handle
 // API server.
 func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *request) error {
 	if err := r.boundQuery(req); err != nil {
+		e.queue.refuse(req, r.mark)
 		return err
 	}
 	entry, err := e.queue.enter(req, r.mark, r.work())

@@ -51,10 +51,11 @@ type queue struct {
 	seats *fairqueue.Queue
 	flows *lru.Cache // by the credentials: the flow they had
 	use   *ledger.Ledger
+	*refusals
 }
 
 func newQueue(seats *fairqueue.Queue) *queue {
-	return &queue{seats: seats, flows: lru.New(credentials)}
+	return &queue{seats: seats, flows: lru.New(credentials), refusals: newRefusals()}
 }
 
 // credential is what a request is authenticated by.
@@ -120,12 +121,24 @@ type admission struct {
 	counted bool
 }
 
-// enter waits for the seat of a request. A queue that is nil has no one wait. A request
-// that another server sent on waits among those of its user's tenant, or of its client's
-// address, as if it had come by itself.
+// enter waits for the seat of a request. A queue that is nil has no one wait.
 func (q *queue) enter(req *http.Request, mark *proxy.Mark, work fairqueue.Work) (*admission, error) {
+	a := q.from(req, mark, work)
+	return a, a.acquire(req.Context())
+}
+
+// refuse returns when a request that has no seat may be told that it is refused.
+func (q *queue) refuse(req *http.Request, mark *proxy.Mark) {
+	if a := q.from(req, mark, 0); a.q != nil {
+		q.hold(req.Context(), a.flow, len(req.URL.RawQuery))
+	}
+}
+
+// from tells in which flow a request waits. One that another server sent on waits among those of
+// its user's tenant, or of its client's address, as if it had come by itself.
+func (q *queue) from(req *http.Request, mark *proxy.Mark, work fairqueue.Work) *admission {
 	if q == nil || fromItself(req) {
-		return &admission{}, nil
+		return &admission{}
 	}
 	a := &admission{q: q, flow: addressFlow(req), work: work}
 	if mark != nil && mark.Address != "" {
@@ -138,7 +151,7 @@ func (q *queue) enter(req *http.Request, mark *proxy.Mark, work fairqueue.Work) 
 	if mark != nil && mark.Tenant != "" {
 		a.said, a.flow = true, tenantFlow(mark.Tenant)
 	}
-	return a, a.acquire(req.Context())
+	return a
 }
 
 func (a *admission) acquire(ctx context.Context) (err error) {
@@ -166,6 +179,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	refusedRequests.WithLabelValues(why.String()).Inc()
 	a.q.use.Refused(a.flow, a.work, why, time.Since(began))
 	if why == ledger.Full {
+		a.q.hold(ctx, a.flow, 0)
 		return apierrors.NewTooManyRequests("too many requests are waiting already: try again later", retryAfter)
 	}
 	return apierrors.NewTooManyRequests("the request waited too long: try again later", retryAfter)
