@@ -29,6 +29,13 @@ const (
 	LimitBalancerPorts    = "loadBalancerPorts"
 	LimitWatches          = "watches"
 	LimitDefinitionBytes  = "definitionBytes"
+	LimitShare            = "share"
+)
+
+// What a share can be, and what it is unless somebody says another.
+const (
+	DefaultShare = 10
+	mostShare    = 100
 )
 
 // NoLimit is the value in settings of what is not bounded.
@@ -62,6 +69,7 @@ func (in *TenantLimits) fields() []limitField {
 		{name: LimitBalancerPorts, count: &in.LoadBalancerPorts, number: 32},
 		{name: LimitWatches, count: &in.Watches, number: 33},
 		{name: LimitDefinitionBytes, quantity: &in.DefinitionBytes, number: 34},
+		{name: LimitShare, count: &in.Share, number: 35},
 	}
 }
 
@@ -215,6 +223,9 @@ func (in *TenantLimits) Validate(path *field.Path) field.ErrorList {
 	// own users; deleting it is the way to shut it.
 	if n := in.RequestsInFlight; n != nil && *n == 0 {
 		errs = append(errs, field.Invalid(path.Child(LimitRequestsInFlight), *n, "must be at least 1"))
+	}
+	if n := in.Share; n != nil && (*n == 0 || *n > mostShare) {
+		errs = append(errs, field.Invalid(path.Child(LimitShare), *n, fmt.Sprintf("must be 1 to %d", mostShare)))
 	}
 	return append(errs, validateDevices(in.Devices, path.Child(LimitDevices))...)
 }

@@ -30,6 +30,8 @@ func TestLimitsFromSettings(t *testing.T) {
 		"storage=-1Gi": "limits.storage",
 		"bytes=9Ei":    "limits.bytes",
 		"objects=":     "the limit objects",
+		"share=0":      "limits.share: Invalid value: 0: must be 1 to 100",
+		"share=101":    "limits.share",
 	} {
 		if _, err := ParseLimits([]string{setting}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", setting, err, want)
@@ -64,7 +66,7 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 			Memory: &q, Storage: &q,
 			Definitions: &five, LoadBalancers: &five, EventsPerSecond: &five,
 			Services: &five, NodePorts: &five, LoadBalancerPorts: &five, DefinitionBytes: &q,
-			Watches: &five,
+			Watches: &five, Share: &five,
 		}},
 		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q}, {Name: LimitCPU}}},
 	}

@@ -141,6 +141,9 @@ type TenantLimits struct {
 	// DefinitionBytes is what the definitions of custom resources take of Bytes. A server
 	// keeps each in its memory in several forms.
 	DefinitionBytes *resource.Quantity `json:"definitionBytes,omitempty" protobuf:"bytes,34,opt,name=definitionBytes"`
+	// Share is how much of the server's time the tenant has beside the shares of others while
+	// all ask for more than there is: 1 to 100, DefaultShare if nobody says another.
+	Share *int64 `json:"share,omitempty" protobuf:"varint,35,opt,name=share"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

@@ -158,6 +158,13 @@ func New(o Options) (*Spaces, error) {
 	tenants.OnGone(m.use.Forget)
 	seats := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
 	seats.Account = m.use
+	seats.Weight = func(flow string) float64 {
+		var t *tenantapi.Tenant
+		if name := ledger.TenantOf(flow); name != "" {
+			t = tenants.Known(name)
+		}
+		return float64(m.Limits.Share(t)) / tenantapi.DefaultShare
+	}
 	m.queue = fairqueue.New(seats)
 	atEdge := edge.Options{
 		DefaultTenant:   o.DefaultTenant,

@@ -271,6 +271,18 @@ func (l *Limits) CRDs(t *tenantapi.Tenant) (many, size int64) {
 	return b[definitions], b[definitionBytes]
 }
 
+// Share is how much a tenant has of the server's time beside the shares of others; nil is a
+// tenant without limits of its own.
+func (l *Limits) Share(t *tenantapi.Tenant) int64 {
+	if t != nil && t.Spec.Limits != nil && t.Spec.Limits.Share != nil {
+		return *t.Spec.Limits.Share
+	}
+	if l.defaults != nil && l.defaults.Share != nil {
+		return *l.defaults.Share
+	}
+	return tenantapi.DefaultShare
+}
+
 // limitsOf are those of the tenant over those of all.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {
 	if t == nil {

@@ -60,6 +60,10 @@ type Options struct {
 	Busy func() int
 	// Account is told what requests use; nil for nobody.
 	Account Account
+	// Weight returns how much of the service a flow has beside those of weight 1 while all ask
+	// for more than there is. It is asked for each request, while the queue is locked: it must be
+	// quick, and must not call the queue. Without it all weigh 1.
+	Weight func(flow string) float64
 }
 
 // Work is what a request does. What there is, the Account knows.
@@ -89,9 +93,9 @@ type Queue struct {
 	epoch time.Time
 
 	mu      sync.Mutex
-	virtual float64 // the seconds of service that an active flow has had on average
+	virtual float64 // the seconds of service that an active flow of weight 1 has had on average
 	most    float64 // what the flow with the most had used when it last began a request
-	active  int     // flows with requests that compute or wait for a seat
+	active  float64 // the weight of all flows with requests that compute or wait for a seat
 	flows   map[string]*flow
 	backlog flowHeap  // flows with waiting requests
 	running list.List // of *Seat that is taken, the oldest first
@@ -118,7 +122,8 @@ const (
 // flow is a tenant, or the clients of an address.
 type flow struct {
 	name    string
-	used    float64   // seconds of service, in the queue's virtual time
+	weight  float64   // how much of the service it has beside those of weight 1
+	used    float64   // seconds of service by its weight, in the queue's virtual time
 	cost    float64   // seconds, of a request on average
 	own     int       // seats
 	inside  int       // requests that have not ended, with a seat or without
@@ -136,7 +141,7 @@ type flow struct {
 func (f *flow) waits() bool { return f.waiting.Len()+f.others.Len()+f.back.Len() > 0 }
 
 // due is what the flow will have used when its running requests have ended.
-func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
+func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost/f.weight }
 
 // aloneAfter is when the flow is alone, after the last request of another.
 func (f *flow) aloneAfter() time.Duration {
@@ -217,11 +222,29 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 		if len(q.flows) >= maxFlows {
 			q.forget(now)
 		}
-		f = &flow{name: name, index: -1}
+		f = &flow{name: name, index: -1, weight: 1}
 		q.flows[name] = f
 	}
 	q.wake(f)
+	q.weigh(f)
 	return f
+}
+
+// weigh has the flow weigh what it should by now.
+func (q *Queue) weigh(f *flow) {
+	if q.opts.Weight == nil {
+		return
+	}
+	was := f.weight
+	if f.weight = q.opts.Weight(f.name); f.weight == was {
+		return
+	}
+	if f.active {
+		q.active += f.weight - was
+	}
+	if f.index >= 0 {
+		heap.Fix(&q.backlog, f.index)
+	}
 }
 
 func (q *Queue) wake(f *flow) {
@@ -310,9 +333,9 @@ func (q *Queue) vacate(s *Seat, now time.Time) {
 	s.element = nil
 	q.tell(s, now)
 	f, took := s.flow, s.computed(now).Seconds()
-	f.used += took
+	f.used += took / f.weight
 	f.cost += (took - f.cost) / 8
-	q.virtual += took / float64(max(q.active, 1))
+	q.virtual += took / max(q.active, f.weight)
 	f.own--
 	q.place(f)
 }
@@ -344,9 +367,9 @@ func (q *Queue) place(f *flow) {
 	if active := waits || f.own > 0; active != f.active {
 		f.active = active
 		if active {
-			q.active++
+			q.active += f.weight
 		} else {
-			q.active--
+			q.active -= f.weight
 		}
 	}
 	switch {

@@ -58,6 +58,54 @@ func TestCostIsShared(t *testing.T) {
 	})
 }
 
+// Of more than there is, who weighs three times as much has three times as much, and another
+// weight counts at once.
+func TestWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		weights := map[string]float64{"light": 0.5, "heavy": 1.5, "third": 1}
+		q := New(Options{Seats: 4, Share: 1, Alone: 3, Length: 64, Busy: busy,
+			Weight: func(flow string) float64 { return weights[flow] }})
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		var mu sync.Mutex
+		var light, heavy, third int
+		for range 32 {
+			go client(ctx, q, "light", 2*time.Millisecond, &light, &mu)
+			go client(ctx, q, "heavy", 2*time.Millisecond, &heavy, &mu)
+			go client(ctx, q, "third", 2*time.Millisecond, &third, &mu)
+		}
+		check := func(of map[string]float64) {
+			mu.Lock()
+			light, heavy, third = 0, 0, 0
+			mu.Unlock()
+			time.Sleep(20 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			all := float64(light+heavy+third) / (of["light"] + of["heavy"] + of["third"])
+			for flow, served := range map[string]int{"light": light, "heavy": heavy, "third": third} {
+				if part := float64(served) / all / of[flow]; part < 0.9 || part > 1.1 {
+					t.Errorf("%s has %d requests of %d by weights of %v", flow, served, light+heavy+third, of)
+				}
+			}
+		}
+		check(weights)
+		q.mu.Lock()
+		weights["heavy"] = 0.5
+		q.mu.Unlock()
+		check(weights)
+		q.mu.Lock()
+		weights["light"] = 5
+		q.mu.Unlock()
+		check(weights)
+		time.Sleep(time.Minute)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.active < -1e-9 || q.active > 1e-9 {
+			t.Errorf("nobody asks, and those who do weigh %g", q.active)
+		}
+	})
+}
+
 // TestOverloadDoesNotDelayOthers: beside two tenants that ask for as much as they
 // can get, one that asks for little waits for no more than what runs already, and
 // beside one of them not at all.

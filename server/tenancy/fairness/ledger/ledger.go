@@ -115,6 +115,14 @@ func New() *Ledger { return &Ledger{began: time.Now(), lines: map[string]*line{}
 // FlowOf is the name of a tenant's flow in the queue.
 func FlowOf(tenant string) string { return tenantFlow + tenant }
 
+// TenantOf is the tenant whose flow has the name, "" if it is another's.
+func TenantOf(flow string) string {
+	if tenant, ok := strings.CutPrefix(flow, tenantFlow); ok {
+		return tenant
+	}
+	return ""
+}
+
 const tenantFlow = "tenant:"
 
 // Used implements fairqueue.Account.

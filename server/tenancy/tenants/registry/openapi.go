@@ -81,6 +81,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		tenantapi.LimitBalancerPorts: apimodels.Number("The number of ports of all services of type LoadBalancer " +
 			"together."),
 		tenantapi.LimitEventsPerSecond: apimodels.Number("How many events are written in a second, on average."),
+		tenantapi.LimitShare: apimodels.Number(fmt.Sprintf("How much of the server's time the tenant has beside the "+
+			"shares of others while all ask for more than there is: 1 to 100, %d if nobody says another.",
+			tenantapi.DefaultShare)),
 		tenantapi.LimitDevices: apimodels.Map("The number of devices that claims ask for, by their DeviceClass.",
 			apimodels.Number("")),
 	})
