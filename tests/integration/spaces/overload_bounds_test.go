@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,6 +32,7 @@ func TestOverloadIsBounded(t *testing.T) {
 	t.Run("terms of pods", func(t *testing.T) { testBoundedTerms(t, a) })
 	t.Run("watches", func(t *testing.T) { testBoundedWatches(t, p, a, b) })
 	t.Run("policies", func(t *testing.T) { testBoundedPolicies(t, a, b) })
+	t.Run("shares", func(t *testing.T) { testShares(t, p, a, b) })
 	t.Run("controllers", func(t *testing.T) { testTurnsInControllers(t, p, a, b) })
 }
 
@@ -184,4 +187,57 @@ func testTurnsInControllers(t *testing.T, p *plane, a, b *space) {
 		more, err := pods(ctx, a, "set")
 		return more >= n+500, err
 	})
+}
+
+// testShares: while two tenants ask for more than the server can do, one of nine times the
+// share of the other has more answers. Two processors cannot be divided better than three to
+// one, and the clients, which wait for each other, need them too.
+func testShares(t *testing.T, p *plane, a, b *space) {
+	const clients, answers = 16, 1000
+	overloadObjects(t, a)
+	overloadObjects(t, b)
+	terms := []string{"z=v"}
+	for i := range 199 {
+		terms = append(terms, fmt.Sprintf("k%d!=v", i))
+	}
+	path := "/api/v1/namespaces/default/configmaps?labelSelector=" + url.QueryEscape(strings.Join(terms, ","))
+	check := func(more, less *space) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		var served [2]atomic.Int64
+		for i, s := range []*space{more, less} {
+			w := workOf(t, s.config, http.MethodGet, path)
+			secure, err := w.secure()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range clients {
+				client := w.client(secure)
+				defer client.CloseIdleConnections()
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						switch code := w.ask(ctx, client, 0); {
+						case code == http.StatusOK && served[i].Add(1)+served[1-i].Load() >= answers:
+							cancel()
+						case code != http.StatusOK && ctx.Err() == nil:
+							t.Errorf("%s: %d", s.name, code)
+							cancel()
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if n, m := served[0].Load(), served[1].Load(); n < m*4/3 {
+			t.Errorf("%s, with nine times the share, has %d answers, and %s %d", more.name, n, less.name, m)
+		}
+	}
+	for _, order := range [][2]*space{{a, b}, {b, a}} {
+		p.limit(t, order[0].name, `{"share":90}`)
+		p.limit(t, order[1].name, `null`)
+		check(order[0], order[1])
+	}
+	p.limit(t, b.name, `null`)
 }
