@@ -20,7 +20,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/discovery"
-	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -32,9 +31,6 @@ const (
 	// maxViews bounds the bytes of cached views, and maxTags those of the ETags
 	// of upstream's documents.
 	maxViews, maxTags = 4 << 20, 64 << 10
-	// maxBuilds bounds how many documents are built at the same time: one can
-	// take some ten megabytes.
-	maxBuilds = 2
 )
 
 // discoveryServer answers requests for discovery and OpenAPI.
@@ -49,32 +45,19 @@ type discoveryCache struct {
 	documents lruCache[*discoveryDocument]
 	views     lruCache[*discoveryView]
 	tags      lruCache[string]
-	building  chan struct{}
+	builds    builds
 
 	mu    sync.Mutex
 	index *index
 }
 
 func newDiscoveryCache() *discoveryCache {
-	c := &discoveryCache{groups: map[string]bool{}, building: make(chan struct{}, maxBuilds)}
+	c := &discoveryCache{groups: map[string]bool{}}
 	c.documents.max, c.views.max, c.tags.max = maxDocuments, maxViews, maxTags
 	for _, k := range kinds.Rows() {
 		c.groups[k.Group] = kinds.Shows(k.Group)
 	}
 	return c
-}
-
-// room waits until a document may be built.
-func (c *discoveryCache) room(ctx context.Context) error {
-	seat := fairqueue.Of(ctx)
-	seat.BeginWait()
-	defer seat.EndWait()
-	select {
-	case c.building <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // discoveryDocument is a discovery or OpenAPI document as it is sent.
@@ -326,38 +309,46 @@ func (e *discoveryServer) produce(
 	if m, ok := c.documents.get(key); ok {
 		return m, nil
 	}
-	if err := c.room(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { <-c.building }()
-	if m, ok := c.documents.get(key); ok {
-		return m, nil // built while this request waited
-	}
-	set, same := discovery.Set(nil), true
+	return c.builds.do(ctx, key, func() (*discoveryDocument, bool, error) {
+		if m, ok := c.documents.get(key); ok {
+			return m, true, nil // another request has built it in between
+		}
+		m, same, err := e.build(tenant, view, d, answer, body)
+		same = err == nil && same && (m.exists || answer.code == http.StatusOK)
+		if same {
+			c.documents.put(key, m, len(m.body)+256)
+		}
+		return m, same, err
+	})
+}
+
+// build builds it. Same reports whether it is as the view has it: the CRDs of the space can
+// have changed since.
+func (e *discoveryServer) build(
+	tenant string, view *discoveryView, d documentRequest, answer *capture, body []byte,
+) (m *discoveryDocument, same bool, err error) {
+	same = true
+	var set discovery.Set
 	if len(view.versions) > 0 {
 		set, same = e.ownCRDs(tenant, view)
 	}
-	body, err := e.transform(view, set, d, body)
-	if err != nil {
-		return nil, err
+	if body, err = e.transform(view, set, d, body); err != nil {
+		return nil, false, err
 	}
-	m := &discoveryDocument{exists: body != nil, media: "application/json", tag: answer.header.Get("Etag")}
+	m = &discoveryDocument{exists: body != nil, media: "application/json", tag: answer.header.Get("Etag")}
 	if media := answer.header.Get("Content-Type"); media != "" && answer.code == http.StatusOK {
 		m.media = media
 	}
 	if m.exists && d.proto != "" {
 		m.media = d.proto
 		if body, err = toProto(d.proto, body); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if err := m.setBody(body); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if same && (m.exists || answer.code == http.StatusOK) {
-		c.documents.put(key, m, len(m.body)+256)
-	}
-	return m, nil
+	return m, same, nil
 }
 
 // transform builds a document of upstream's; body is nil if upstream has none.
