@@ -27,12 +27,6 @@ func TestPromisesHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := testsOf(t, root)
-	for _, m := range namedTest.FindAllStringSubmatch(string(page), -1) {
-		if !there[m[1]] {
-			t.Errorf("%s names the test %s, which is not there", securityPage, m[1])
-		}
-	}
 	rows := 0
 	for _, section := range promised(string(page)) {
 		for _, row := range section {
@@ -44,6 +38,28 @@ func TestPromisesHaveTests(t *testing.T) {
 	}
 	if rows < 10 {
 		t.Errorf("%s has %d promises: are its sections called otherwise?", securityPage, rows)
+	}
+}
+
+// TestNamedTestsAreThere: a test that a document names can be run.
+func TestNamedTestsAreThere(t *testing.T) {
+	root := filepath.Join("..", "..")
+	there := testsOf(t, root)
+	pages, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-co", "--exclude-standard",
+		"*.md").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range strings.FieldsSeq(string(pages)) {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range namedTest.FindAllStringSubmatch(string(text), -1) {
+			if !there[m[1]] {
+				t.Errorf("%s names the test %s, which is not there", page, m[1])
+			}
+		}
 	}
 }
 
