@@ -130,7 +130,7 @@ func TestMistakesAreTyped(t *testing.T) {
 		{"token rotate --new-token abcdef.0123456789abcdef", nil, "--new-token"},
 		{"etcd-member remove", config.ErrNoValue, "etcd-member list"},
 		{"status now", nil, `"now"`},
-		{"status -o yaml", nil, "table or json"},
+		{"status -o yaml", nil, "table, wide or json"},
 		{"status --kubeconfig /nonexistent", os.ErrNotExist, "--kubeconfig"},
 		{"killall --data-dir relative", nil, "--data-dir"},
 		{"version now", nil, "arguments of a4s version"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -22,9 +23,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -137,6 +140,15 @@ func newFakeServer(t *testing.T) *fakeServer {
 					{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 			},
 		}}})
+	})
+	mux.HandleFunc("GET "+"/api/v1/tenants", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("limit") != "1" {
+			t.Errorf("all tenants are read: %s", r.URL)
+		}
+		left := int64(11)
+		reply(w, tenantapi.TenantList{
+			TypeMeta: metav1.TypeMeta{Kind: "TenantList", APIVersion: "v1"},
+			ListMeta: metav1.ListMeta{RemainingItemCount: &left}, Items: make([]tenantapi.Tenant, 1)})
 	})
 	const secrets = "/api/v1/namespaces/kube-system/secrets"
 	mux.HandleFunc("POST "+secrets, locked(func(w http.ResponseWriter, r *http.Request) {
@@ -296,12 +308,27 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{f.url, "API:       ready", "etcd        ready       5m",
-		"kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1", "120m",
+	for _, want := range []string{f.url, "API:          ready", "Components:   1 ready, 1 not\n",
+		"Nodes:        1 ready\n", "Tenants:      12\n",
+		"kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1",
+		"120m   container (primary), vm not ready: Gone\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status lacks %q:\n%s", want, out)
+		}
+	}
+	for _, not := range []string{"etcd ", "containerd 2.3.7"} {
+		if strings.Contains(out, not) {
+			t.Errorf("status says %q, of what is ready:\n%s", not, out)
+		}
+	}
+	if out, err = f.run(t, "status", "-o", "wide"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"etcd        ready       5m", "kubelet     not ready   unknown   3          boom\n",
 		"n1     container    True    90m     containerd (containerd 2.3.7): fine\n",
 		"n1     vm           False   3m      vms: gone\n"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("status lacks %q:\n%s", want, out)
+			t.Errorf("status -o wide lacks %q:\n%s", want, out)
 		}
 	}
 	f.notReady = true
@@ -319,6 +346,43 @@ func TestStatus(t *testing.T) {
 	if r := s.Nodes[0].Runtimes; len(r) != 2 || r[0].WorkloadType != workload.Container || !r[0].Primary ||
 		r[1].Ready != corev1.ConditionFalse || r[1].Reason != "Gone" || r[1].Primary {
 		t.Errorf("runtimes = %+v", r)
+	}
+}
+
+// TestStatusIsShort: of many nodes only those are shown that have something wrong, and of
+// partitions that there are several.
+func TestStatusIsShort(t *testing.T) {
+	fine := []runtimeStatus{{WorkloadType: workload.Container, Primary: true, Ready: corev1.ConditionTrue}}
+	s := &status{Ready: true, Partitions: []tenantadmin.Partition{{Name: "home"}}}
+	for i := range 100 {
+		s.Nodes = append(s.Nodes, nodeStatus{Name: fmt.Sprintf("node-%d.", i), State: nodeReady, Runtimes: fine})
+	}
+	s.Nodes[7].State = "NotReady"
+	s.Nodes[8].State = "Ready,SchedulingDisabled"
+	s.Nodes[9].Runtimes = append(s.Nodes[9].Runtimes, runtimeStatus{WorkloadType: workload.VM})
+	print := func(wide bool) string {
+		var out strings.Builder
+		if err := writeStatus(&out, s, wide, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	out := print(false)
+	for _, want := range []string{"99 ready, 1 not\n", "node-7.", "node-8.", "node-9.",
+		"97 nodes that have nothing wrong"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "node-10.") || strings.Contains(out, "home") {
+		t.Errorf("status says what nobody needs:\n%s", out)
+	}
+	if out := print(true); !strings.Contains(out, "node-99.") || strings.Contains(out, "not shown") {
+		t.Errorf("status -o wide lacks nodes:\n%s", out)
+	}
+	s.Partitions = append(s.Partitions, tenantadmin.Partition{Name: "tp2"})
+	if out := print(false); !strings.Contains(out, "home") || !strings.Contains(out, "tp2") {
+		t.Errorf("status lacks the partitions:\n%s", out)
 	}
 }
 

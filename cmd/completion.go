@@ -195,6 +195,7 @@ func choices() map[string][]string {
 	out := map[string][]string{
 		"which":                    {"server", "agent"},
 		"output":                   {"table", "json"},
+		"status output":            {"table", "wide", "json"},
 		"tenant list output":       {"table", "wide", "json", "yaml", "name"},
 		"tenant kubeconfig output": nil, // a file
 		"tenant create role":       {"cluster-admin", "admin", "edit", "view", noRole},

@@ -35,7 +35,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"tenant", "delete", "--adm"}, "--admin-kubeconfig"},
 		{[]string{"tenant", "list", "--output", ""}, "table wide json yaml name"},
 		{[]string{"tenant", "kubeconfig", "b", "--output", "x"}, ":"},
-		{[]string{"status", "--output", ""}, "table json"},
+		{[]string{"status", "--output", ""}, "table wide json"},
 		{[]string{"doctor", "--output", ""}, "table json"},
 		{[]string{"top", "te"}, "tenants"},
 		{[]string{"top", "tenants", "--output", ""}, "table json"},

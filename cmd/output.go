@@ -3,24 +3,30 @@ package cmd
 import (
 	"encoding/json"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// outputFlag is that of commands which print a table or JSON.
-func outputFlag() cli.Flag {
-	return text("output", "o", "table", "`FORMAT` of the output: table or json")
+// outputFlag is that of commands which print a table or JSON, or more forms of a table.
+func outputFlag(more ...string) cli.Flag {
+	return text("output", "o", "table", "`FORMAT` of the output: "+outputFormats(more))
 }
 
-// outputFormat is the value of outputFlag, "table" or "json".
-func outputFormat(c *call) (string, error) {
+// outputFormat is the value of outputFlag with the same forms.
+func outputFormat(c *call, more ...string) (string, error) {
 	format := c.String("output")
-	if format != "table" && format != "json" {
-		return "", &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+	if format != "table" && format != "json" && !slices.Contains(more, format) {
+		return "", &problem.Input{Source: "--output", Value: format, Want: outputFormats(more)}
 	}
 	return format, nil
+}
+
+func outputFormats(more []string) string {
+	return strings.Join(append([]string{"table"}, more...), ", ") + " or json"
 }
 
 // encode writes JSON for people to read.

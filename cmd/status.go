@@ -2,22 +2,16 @@ package cmd
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/joinapi"
-	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -32,6 +26,9 @@ type status struct {
 	// Nodes are the nodes of the cluster, NodesError why they are unknown.
 	Nodes      []nodeStatus `json:"nodes"`
 	NodesError string       `json:"nodesError,omitempty"`
+	// Tenants is how many tenants the partition of the server has, TenantsError why it is unknown.
+	Tenants      *int64 `json:"tenants,omitempty"`
+	TenantsError string `json:"tenantsError,omitempty"`
 	// BootstrapPods are pods that nodes ran before they had a server.
 	BootstrapPods      []bootstrapPod `json:"bootstrapPods,omitempty"`
 	BootstrapPodsError string         `json:"bootstrapPodsError,omitempty"`
@@ -39,7 +36,14 @@ type status struct {
 	// unknown.
 	Groups      *tenantadmin.Groups `json:"serviceGroups,omitempty"`
 	GroupsError string              `json:"serviceGroupsError,omitempty"`
+	// Partitions are those of the cluster, if it has several, PartitionsError why they are
+	// unknown.
+	Partitions      []tenantadmin.Partition `json:"partitions,omitempty"`
+	PartitionsError string                  `json:"partitionsError,omitempty"`
 }
+
+// nodeReady is the state of a node that is ready; what is said besides comes after a comma.
+const nodeReady = "Ready"
 
 type nodeStatus struct {
 	Name    string    `json:"name"`
@@ -69,7 +73,7 @@ func statusCommand() *cli.Command {
 		ArgsUsage: "[FLAGS]",
 		Usage:     "show the state of the server, its components and its nodes",
 		Action: action(func(c *call) error {
-			format, err := outputFormat(c)
+			format, err := outputFormat(c, "wide")
 			if err != nil {
 				return err
 			}
@@ -84,10 +88,10 @@ func statusCommand() *cli.Command {
 			if format == "json" {
 				return encode(c.out, s)
 			}
-			return writeStatus(c.out, s, time.Now())
+			return writeStatus(c.out, s, format == "wide", time.Now())
 		}),
 	},
-		outputFlag(),
+		outputFlag("wide"),
 		kubeconfigFlag(),
 	)
 }
@@ -114,20 +118,31 @@ func getStatus(ctx context.Context, cl *client) (*status, error) {
 	if s.BootstrapPods, err = bootstrapPods(ctx, cl); err != nil {
 		s.BootstrapPodsError = err.Error()
 	}
+	return s, s.askAdmin(ctx, cl)
+}
+
+// askAdmin asks what the commands about tenants, groups and partitions ask.
+func (s *status) askAdmin(ctx context.Context, cl *client) error {
+	admin, err := tenantadmin.New(cl.cfg)
+	if err != nil {
+		return err
+	}
+	if n, err := admin.Count(ctx); err != nil {
+		s.TenantsError = err.Error()
+	} else {
+		s.Tenants = &n
+	}
 	if s.ServiceGroup != "" {
-		if s.Groups, err = serviceGroups(ctx, cl); err != nil {
+		if s.Groups, err = admin.Groups(ctx); err != nil {
 			s.GroupsError = err.Error()
 		}
 	}
-	return s, nil
-}
-
-func serviceGroups(ctx context.Context, cl *client) (*tenantadmin.Groups, error) {
-	admin, err := tenantadmin.New(cl.cfg)
-	if err != nil {
-		return nil, err
+	if s.Partition != "" {
+		if s.Partitions, err = admin.Partitions(ctx); err != nil {
+			s.PartitionsError = err.Error()
+		}
 	}
-	return admin.Groups(ctx)
+	return nil
 }
 
 func describeNode(n *corev1.Node) nodeStatus {
@@ -139,7 +154,7 @@ func describeNode(n *corev1.Node) nodeStatus {
 		}
 		switch c.Status {
 		case corev1.ConditionTrue:
-			out.State = "Ready"
+			out.State = nodeReady
 		case corev1.ConditionUnknown:
 			out.State = "Unknown"
 		}
@@ -167,121 +182,4 @@ func runtimesOf(n *corev1.Node) []runtimeStatus {
 		}
 	}
 	return out
-}
-
-func writeStatus(out io.Writer, s *status, now time.Time) error {
-	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports the errors of all writes
-	ready := "ready"
-	if !s.Ready {
-		ready = "not ready: " + firstLine(s.NotReady)
-	}
-	problem.Show(w, "Server:\t%s\n", s.URL)
-	problem.Show(w, "Version:\ta4s %s, Kubernetes %s\n", s.Version, s.Kubernetes)
-	problem.Show(w, "API:\t%s\n", ready)
-	if s.Datastore != "" {
-		problem.Show(w, "Datastore:\t%s\n", s.Datastore)
-	}
-	if s.Partition != "" {
-		problem.Show(w, "Partition:\t%s (%s)\n", s.Partition, strings.Join(s.Roles, ", "))
-	}
-	if s.ServiceGroup != "" {
-		problem.Show(w, "Service group:\t%s\n", s.ServiceGroup)
-		if s.ServiceGroupRevision != 0 {
-			problem.Show(w, "Ranges applied:\trevision %d\n", s.ServiceGroupRevision)
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-
-	if err := writeServerProblems(out, s.Problems, now); err != nil {
-		return err
-	}
-
-	fmt.Fprint(w, "\nCOMPONENT\tSTATE\tSINCE\tRESTARTS\tLAST ERROR\n")
-	for _, c := range s.Components {
-		state := "ready"
-		if !c.Ready {
-			state = "not ready"
-		}
-		since := "unknown"
-		if at, err := time.Parse(time.RFC3339, c.Since); err == nil {
-			since = duration.HumanDuration(now.Sub(at))
-		}
-		problem.Show(w, "%s\t%s\t%s\t%d\t%s\n", c.Name, state, since, c.Restarts, firstLine(c.LastError))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-
-	if err := writeServiceGroups(out, s); err != nil {
-		return err
-	}
-
-	if s.NodesError != "" {
-		_, err := problem.Show(out, "\nNodes: unknown: %s\n", firstLine(s.NodesError))
-		return err
-	}
-	fmt.Fprint(w, "\nNODE\tSTATE\tADDRESS\tVERSION\tAGE\n")
-	for _, n := range s.Nodes {
-		problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version,
-			duration.HumanDuration(now.Sub(n.Created)))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := writeRuntimes(out, s, now); err != nil {
-		return err
-	}
-	return writeBootstrapPods(out, s, now)
-}
-
-// writeServerProblems prints what is wrong, in short; a4s doctor says more.
-func writeServerProblems(out io.Writer, problems []joinapi.Problem, now time.Time) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprint(w, "\nPROBLEM\tSEVERITY\tSINCE\tABOUT\tFIX\n")
-	for _, p := range problems {
-		problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", p.Title, p.Severity,
-			duration.HumanDuration(now.Sub(p.Since)), p.Subject, p.Fix)
-	}
-	return w.Flush()
-}
-
-// writeServiceGroups prints the groups and what their servers have applied.
-func writeServiceGroups(out io.Writer, s *status) error {
-	switch {
-	case s.GroupsError != "":
-		_, err := problem.Show(out, "\nService groups: unknown: %s\n", firstLine(s.GroupsError))
-		return err
-	case s.Groups == nil:
-		return nil
-	}
-	if _, err := fmt.Fprintln(out); err != nil {
-		return err
-	}
-	return s.Groups.Write(out)
-}
-
-// writeRuntimes prints which types of workload each node can run.
-func writeRuntimes(out io.Writer, s *status, now time.Time) error {
-	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprint(w, "\nNODE\tRUNTIME OF\tREADY\tSINCE\tMESSAGE\n")
-	for _, n := range s.Nodes {
-		if len(n.Runtimes) == 0 {
-			problem.Show(w, "%s\tnothing\t\t\tno runtime has been reported\n", n.Name)
-		}
-		for _, r := range n.Runtimes {
-			problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, r.WorkloadType, r.Ready,
-				duration.HumanDuration(now.Sub(r.Since)), firstLine(r.Message))
-		}
-	}
-	return w.Flush()
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
 }

@@ -88,9 +88,9 @@ func obeyed(out string) string {
 func TestWallW15Terminals(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	tables := map[string]func(w io.Writer, text string) error{
-		"status": func(w io.Writer, x string) error { s := filled[status](x); return writeStatus(w, &s, now) },
+		"status": func(w io.Writer, x string) error { s := filled[status](x); return writeStatus(w, &s, true, now) },
 		"status, down": func(w io.Writer, x string) error {
-			return writeStatus(w, &status{NotReady: x, NodesError: x}, now)
+			return writeStatus(w, &status{NotReady: x, NodesError: x, TenantsError: x, PartitionsError: x}, false, now)
 		},
 		"top tenants": func(w io.Writer, x string) error {
 			use := filled[joinapi.TenantUse](x)

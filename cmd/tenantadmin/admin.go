@@ -65,6 +65,19 @@ func (a *Admin) Get(ctx context.Context, name string) (*tenantapi.Tenant, error)
 	return a.tenants.Get(ctx, name, metav1.GetOptions{})
 }
 
+// Count is how many tenants the server has.
+func (a *Admin) Count(ctx context.Context) (int64, error) {
+	page, err := a.tenants.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	n := int64(len(page.Items))
+	if left := page.RemainingItemCount; left != nil {
+		n += *left
+	}
+	return n, nil
+}
+
 // List returns all tenants.
 func (a *Admin) List(ctx context.Context) (*tenantapi.TenantList, error) {
 	all := &tenantapi.TenantList{}

@@ -373,7 +373,7 @@ func TestCommandsOfARunningServer(t *testing.T) {
 		!strings.Contains(out, busyboxImage) {
 		t.Errorf("ctr images list lacks the imported images:\n%s", out)
 	}
-	status := c.must(t, "status")
+	status := c.must(t, "status", "-o", "wide")
 	for _, part := range []string{"etcd", "apiserver", "scheduler", "kubelet", "containerd"} {
 		if !strings.Contains(status, part) {
 			t.Errorf("status does not tell about %s:\n%s", part, status)

@@ -404,7 +404,7 @@ func (r *runtimesTest) showsRuntimes(t *testing.T) {
 	if got := r.node(t).Annotations[workload.PrimaryAnnotation]; got != "container" {
 		t.Errorf("the primary runtime is said to be of type %q", got)
 	}
-	for _, words := range [][]string{{"kubectl", "describe", "node", r.host.Name}, {"status"}} {
+	for _, words := range [][]string{{"kubectl", "describe", "node", r.host.Name}, {"status", "-o", "wide"}} {
 		out := r.must(t, words...)
 		for _, want := range []string{"containerd, the primary runtime (containerd ", "second (containerd "} {
 			if !strings.Contains(out, want) {
