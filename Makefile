@@ -281,6 +281,12 @@ docs: ## Write the configuration reference from the flags, and the help that a t
 	go run ./scripts/gendocs
 	go test ./cmd -run TestHelpOfEveryCommand -update
 
+# deepcopy-gen says on standard error what it thinks of comments of upstream.
+.PHONY: generate
+generate: ## Write the deep copies of the kinds of a4s from their types
+	go tool deepcopy-gen --output-file zz_generated.deepcopy.go --logtostderr=false --log_file=/dev/null \
+		$$(git grep -l '^// +k8s:deepcopy-gen=package' -- '*/doc.go' | sed 's|^|./|; s|/doc.go$$||')
+
 .PHONY: clean
 clean: ## Remove what the targets above built (not the Go build cache)
 	rm -rf bin dist

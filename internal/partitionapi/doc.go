@@ -1,3 +1,5 @@
+// +k8s:deepcopy-gen=package
+
 // Package partitionapi has the Go types of the DataPartitionConfig API, which a4s adds
 // to the core group, version v1, and a typed client of it (seed: data-partition, "API
 // Changes"), and those of Partition and TenantPlacement, the directory of a cluster of

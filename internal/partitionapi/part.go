@@ -46,6 +46,8 @@ func AsksForPart(ctx context.Context) bool {
 	return asks
 }
 
+// +k8s:deepcopy-gen=false
+
 // Stream is one of the streams of a watch of everything.
 type Stream struct {
 	// Group is whose tenants it has, or Rest.

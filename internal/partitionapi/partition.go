@@ -44,6 +44,8 @@ const (
 // Roles are all roles.
 func Roles() []Role { return []Role{RoleTenant, RoleResource} }
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // Partition is a control plane of the cluster: one datastore and its servers. Home
 // keeps the objects, and each server of each partition follows them.
 type Partition struct {
@@ -131,6 +133,8 @@ func (in *PartitionSpec) HasRemoved(identity string) (RemovedPartition, bool) {
 	return in.Removed[i], true
 }
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // PartitionList is a list of partitions.
 type PartitionList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -150,6 +154,8 @@ const (
 	// PlacementDeleting means that it goes. The placement goes after it.
 	PlacementDeleting PlacementPhase = "Deleting"
 )
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TenantPlacement says which partition has the tenant of its name. Home keeps them, and
 // a name that has one is taken in the whole cluster.
@@ -178,6 +184,8 @@ type TenantPlacementStatus struct {
 	TenantUID     types.UID    `json:"tenantUID,omitempty" protobuf:"bytes,2,opt,name=tenantUID"`
 	TenantCreated *metav1.Time `json:"tenantCreated,omitempty" protobuf:"bytes,3,opt,name=tenantCreated"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TenantPlacementList is a list of placements.
 type TenantPlacementList struct {

@@ -16,6 +16,8 @@ const (
 	MaxTenants = 1000
 )
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // DataPartitionConfig says which tenants a service group of API servers owns: those
 // with a name in [RangeStart, RangeEnd), and those it lists.
 type DataPartitionConfig struct {
@@ -36,6 +38,8 @@ type DataPartitionConfig struct {
 	// an addition to the seed.
 	Tenants []string `json:"tenants,omitempty" protobuf:"bytes,7,rep,name=tenants"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // DataPartitionConfigList is a list of configurations.
 type DataPartitionConfigList struct {

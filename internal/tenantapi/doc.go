@@ -1,3 +1,5 @@
+// +k8s:deepcopy-gen=package
+
 // Package tenantapi has the Go types of the Tenant API, which a4s adds to the
 // core group, version v1, and a typed client of it in the shape of client-go's
 // own: what a client imports to work with tenants.

@@ -81,18 +81,6 @@ func (f limitField) numbered(i int) protowire.Number {
 	return protowire.Number(i + 1)
 }
 
-// copy has the field share its value with nobody.
-func (f limitField) copy() {
-	if f.count != nil && *f.count != nil {
-		n := **f.count
-		*f.count = &n
-	}
-	if f.quantity != nil && *f.quantity != nil {
-		q := (*f.quantity).DeepCopy()
-		*f.quantity = &q
-	}
-}
-
 // parse sets the field by its text in settings.
 func (f limitField) parse(text string) error {
 	if f.count != nil {

@@ -70,6 +70,8 @@ type NodeAccess string
 // watch nodes, without what leads to machines or says of others.
 const NodesReadOnly NodeAccess = "ReadOnly"
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // Tenant owns a space: namespaces and cluster-scoped objects that nobody but
 // its users and the administrators of the cluster can see.
 type Tenant struct {
@@ -79,6 +81,8 @@ type Tenant struct {
 	Spec   TenantSpec   `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 	Status TenantStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TenantList is a list of tenants.
 type TenantList struct {

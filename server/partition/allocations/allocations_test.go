@@ -112,7 +112,7 @@ func TestOthersIsTheRest(t *testing.T) {
 					Port: int64(r.IntN(4) + 1)})
 			}
 			s.Normalize()
-			a.Set(s.DeepCopy())
+			a.Set(*s.DeepCopy())
 			last[s.Partition] = s
 		}
 		if !slices.IsSortedFunc(a.Shares, func(a, b Share) int { return strings.Compare(a.Partition, b.Partition) }) {
@@ -125,7 +125,7 @@ func TestOthersIsTheRest(t *testing.T) {
 			var want Share
 			for name, o := range last {
 				if name != partition {
-					want.Add(o.DeepCopy())
+					want.Add(*o.DeepCopy())
 				}
 			}
 			want.Normalize()
@@ -221,7 +221,7 @@ func TestLowered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := before.DeepCopy()
-			tc.change(&now)
+			tc.change(now)
 			if got := now.Lowered(before); got != tc.want {
 				t.Errorf("got %v", got)
 			}

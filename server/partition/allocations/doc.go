@@ -1,3 +1,5 @@
+// +k8s:deepcopy-gen=package
+
 // Package allocations has the Go types of NodeAllocation, a kind of the core group that a
 // resource partition has one object of for each node: what each tenant partition has on
 // it. It is what schedulers of several tenant partitions commit to before they bind a

@@ -15,6 +15,8 @@ const (
 	UserPrefix = "system:a4s:partition:"
 )
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // NodeAllocation is what the pods of each tenant partition take of a node.
 type NodeAllocation struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -46,6 +48,8 @@ type HostPort struct {
 	IP   string `json:"ip" protobuf:"bytes,2,opt,name=ip"`
 	Port int64  `json:"port" protobuf:"varint,3,opt,name=port"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // NodeAllocationList is a list of allocations.
 type NodeAllocationList struct {
