@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -46,11 +45,9 @@ type limitField struct {
 	name     string
 	count    **int64
 	quantity **resource.Quantity
-	// number is that in protobuf; 0 is the place in the list.
-	number protowire.Number
 }
 
-// fields are all fields, in the order of their numbers in protobuf.
+// fields are all fields but Devices, in their order.
 func (in *TenantLimits) fields() []limitField {
 	return []limitField{
 		{name: LimitNamespaces, count: &in.Namespaces},
@@ -64,21 +61,13 @@ func (in *TenantLimits) fields() []limitField {
 		{name: LimitDefinitions, count: &in.Definitions},
 		{name: LimitLoadBalancers, count: &in.LoadBalancers},
 		{name: LimitEventsPerSecond, count: &in.EventsPerSecond},
-		{name: LimitServices, count: &in.Services, number: 30},
-		{name: LimitNodePorts, count: &in.NodePorts, number: 31},
-		{name: LimitBalancerPorts, count: &in.LoadBalancerPorts, number: 32},
-		{name: LimitWatches, count: &in.Watches, number: 33},
-		{name: LimitDefinitionBytes, quantity: &in.DefinitionBytes, number: 34},
-		{name: LimitShare, count: &in.Share, number: 35},
+		{name: LimitServices, count: &in.Services},
+		{name: LimitNodePorts, count: &in.NodePorts},
+		{name: LimitBalancerPorts, count: &in.LoadBalancerPorts},
+		{name: LimitWatches, count: &in.Watches},
+		{name: LimitDefinitionBytes, quantity: &in.DefinitionBytes},
+		{name: LimitShare, count: &in.Share},
 	}
-}
-
-// numbered is the number of the field at place i of the list.
-func (f limitField) numbered(i int) protowire.Number {
-	if f.number != 0 {
-		return f.number
-	}
-	return protowire.Number(i + 1)
 }
 
 // parse sets the field by its text in settings.

@@ -131,9 +131,6 @@ type TenantLimits struct {
 	LoadBalancers *int64 `json:"loadBalancers,omitempty" protobuf:"varint,10,opt,name=loadBalancers"`
 	// EventsPerSecond is how many events are written, on average.
 	EventsPerSecond *int64 `json:"eventsPerSecond,omitempty" protobuf:"varint,11,opt,name=eventsPerSecond"`
-	// Devices is the number of devices that claims ask for, by their DeviceClass.
-	// Those of a class that is not there are not bounded.
-	Devices map[string]int64 `json:"devices,omitempty" protobuf:"bytes,20,rep,name=devices"`
 	// Services is the number of services, each of which can take an address.
 	Services *int64 `json:"services,omitempty" protobuf:"varint,30,opt,name=services"`
 	// NodePorts is the number of node ports of all services.
@@ -148,6 +145,9 @@ type TenantLimits struct {
 	// Share is how much of the server's time the tenant has beside the shares of others while
 	// all ask for more than there is: 1 to 100, DefaultShare if nobody says another.
 	Share *int64 `json:"share,omitempty" protobuf:"varint,35,opt,name=share"`
+	// Devices is the number of devices that claims ask for, by their DeviceClass.
+	// Those of a class that is not there are not bounded.
+	Devices map[string]int64 `json:"devices,omitempty" protobuf:"bytes,20,rep,name=devices"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

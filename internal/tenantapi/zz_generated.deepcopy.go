@@ -118,13 +118,6 @@ func (in *TenantLimits) DeepCopyInto(out *TenantLimits) {
 		*out = new(int64)
 		**out = **in
 	}
-	if in.Devices != nil {
-		in, out := &in.Devices, &out.Devices
-		*out = make(map[string]int64, len(*in))
-		for key, val := range *in {
-			(*out)[key] = val
-		}
-	}
 	if in.Services != nil {
 		in, out := &in.Services, &out.Services
 		*out = new(int64)
@@ -149,6 +142,13 @@ func (in *TenantLimits) DeepCopyInto(out *TenantLimits) {
 		in, out := &in.DefinitionBytes, &out.DefinitionBytes
 		x := (*in).DeepCopy()
 		*out = &x
+	}
+	if in.Devices != nil {
+		in, out := &in.Devices, &out.Devices
+		*out = make(map[string]int64, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
 	}
 	return
 }
