@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 )
 
 // maxServers is how many servers one partition has at most.
@@ -23,31 +26,25 @@ const maxServers = 100
 
 // directory makes the storage of partitions and placements.
 func directory(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	partitions := &genericregistry.Store{
-		NewFunc:        func() runtime.Object { return &partitionapi.Partition{} },
-		NewListFunc:    func() runtime.Object { return &partitionapi.PartitionList{} },
-		TableConvertor: partitionTable(),
+	partitions, err := apiregistry.Kind[*partitionapi.Partition]{
+		Resource: partitionapi.Partitions, Singular: "partition",
+		New:      func() runtime.Object { return &partitionapi.Partition{} },
+		NewList:  func() runtime.Object { return &partitionapi.PartitionList{} },
+		Strategy: apiregistry.Strategy[*partitionapi.Partition]{Check: validatePartition},
+		Columns:  partitionColumns(),
+	}.Store(getter)
+	if err != nil {
+		return nil, err
 	}
-	placements := &genericregistry.Store{
-		NewFunc:        func() runtime.Object { return &partitionapi.TenantPlacement{} },
-		NewListFunc:    func() runtime.Object { return &partitionapi.TenantPlacementList{} },
-		TableConvertor: placementTable(),
-	}
-	for _, s := range []struct {
-		*genericregistry.Store
-		resource, singular string
-		strategy           directoryStrategy
-	}{
-		{partitions, partitionapi.Partitions, "partition", newDirectoryStrategy(validatePartition)},
-		{placements, partitionapi.Placements, "tenantplacement", newDirectoryStrategy(validatePlacement)},
-	} {
-		s.DefaultQualifiedResource = partitionapi.GroupVersion().WithResource(s.resource).GroupResource()
-		s.SingularQualifiedResource = partitionapi.GroupVersion().WithResource(s.singular).GroupResource()
-		s.CreateStrategy, s.UpdateStrategy, s.DeleteStrategy = s.strategy, s.strategy, s.strategy
-		options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: metaAttributes}
-		if err := s.CompleteWithOptions(options); err != nil {
-			return nil, fmt.Errorf("making the storage of %s: %w", s.resource, err)
-		}
+	placements, err := apiregistry.Kind[*partitionapi.TenantPlacement]{
+		Resource: partitionapi.Placements, Singular: "tenantplacement",
+		New:      func() runtime.Object { return &partitionapi.TenantPlacement{} },
+		NewList:  func() runtime.Object { return &partitionapi.TenantPlacementList{} },
+		Strategy: apiregistry.Strategy[*partitionapi.TenantPlacement]{Check: validatePlacement},
+		Columns:  placementColumns(),
+	}.Store(getter)
+	if err != nil {
+		return nil, err
 	}
 	return map[string]rest.Storage{
 		partitionapi.Partitions: &partitionREST{Store: partitions, placements: placements},
@@ -130,7 +127,7 @@ func overlap(a, b string) bool {
 
 // DeleteCollection implements rest.CollectionDeleter.
 func (r *partitionREST) DeleteCollection(
-	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *internalListOptions,
+	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *metainternalversion.ListOptions,
 ) (runtime.Object, error) {
 	return nil, apierrors.NewMethodNotSupported(r.DefaultQualifiedResource, "deletecollection")
 }
@@ -143,13 +140,12 @@ func (r *placementREST) ShortNames() []string { return []string{"tp"} }
 
 // DeleteCollection implements rest.CollectionDeleter.
 func (r *placementREST) DeleteCollection(
-	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *internalListOptions,
+	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *metainternalversion.ListOptions,
 ) (runtime.Object, error) {
 	return nil, apierrors.NewMethodNotSupported(r.DefaultQualifiedResource, "deletecollection")
 }
 
-func validatePartition(obj, old runtime.Object) field.ErrorList {
-	p := obj.(*partitionapi.Partition)
+func validatePartition(_ context.Context, p, was *partitionapi.Partition) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	for _, problem := range validation.IsDNS1123Label(p.Name) {
@@ -173,11 +169,8 @@ func validatePartition(obj, old runtime.Object) field.ErrorList {
 	}
 	errs = append(errs, validateServers(p, spec.Child("servers"))...)
 	errs = append(errs, validateRemoved(p, spec.Child("removed"))...)
-	if old == nil {
-		return errs
-	}
-	if was := old.(*partitionapi.Partition); was.Spec.Identity != p.Spec.Identity ||
-		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || !slices.Equal(was.Spec.Roles, p.Spec.Roles) {
+	if was != nil && (was.Spec.Identity != p.Spec.Identity ||
+		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || !slices.Equal(was.Spec.Roles, p.Spec.Roles)) {
 		errs = append(errs, field.Forbidden(spec, "identity, roles and serviceCIDR never change"))
 	}
 	return errs
@@ -205,10 +198,9 @@ func validateServers(p *partitionapi.Partition, path *field.Path) field.ErrorLis
 	return errs
 }
 
-func validatePlacement(obj, old runtime.Object) field.ErrorList {
-	p := obj.(*partitionapi.TenantPlacement)
+func validatePlacement(_ context.Context, p, was *partitionapi.TenantPlacement) field.ErrorList {
 	var errs field.ErrorList
-	if err := validateTenantName(p.Name); err != nil {
+	if err := space.ValidateTenant(p.Name); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), p.Name, err.Error()))
 	}
 	partition := field.NewPath("spec", "partition")
@@ -220,7 +212,7 @@ func validatePlacement(obj, old runtime.Object) field.ErrorList {
 	if !slices.Contains(phases, p.Status.Phase) {
 		errs = append(errs, field.NotSupported(field.NewPath("status", "phase"), p.Status.Phase, phases))
 	}
-	if old != nil && old.(*partitionapi.TenantPlacement).Spec.Partition != p.Spec.Partition {
+	if was != nil && was.Spec.Partition != p.Spec.Partition {
 		errs = append(errs, field.Forbidden(partition, "a tenant does not move"))
 	}
 	return errs

@@ -39,9 +39,9 @@ func TestPartitionValidation(t *testing.T) {
 	} {
 		p, old := validOne(), validOne()
 		c.change(&p.Spec)
-		errs := newDirectoryStrategy(validatePartition).Validate(t.Context(), p)
+		errs := validatePartition(t.Context(), p, nil)
 		if c.update {
-			errs = newDirectoryStrategy(validatePartition).ValidateUpdate(t.Context(), p, old)
+			errs = validatePartition(t.Context(), p, old)
 		}
 		err := errs.ToAggregate()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -54,13 +54,13 @@ func TestPlacementValidation(t *testing.T) {
 	valid := &partitionapi.TenantPlacement{ObjectMeta: metav1.ObjectMeta{Name: "team-a"},
 		Spec:   partitionapi.TenantPlacementSpec{Partition: "tp2"},
 		Status: partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive}}
-	if errs := validatePlacement(valid, valid); len(errs) > 0 {
+	if errs := validatePlacement(t.Context(), valid, valid); len(errs) > 0 {
 		t.Error(errs)
 	}
 	moved, system, unphased := valid.DeepCopy(), valid.DeepCopy(), valid.DeepCopy()
 	moved.Spec.Partition, system.Name, unphased.Status.Phase = "tp3", "system", "x"
 	for _, p := range []*partitionapi.TenantPlacement{moved, system, unphased} {
-		if len(validatePlacement(p, valid)) != 1 {
+		if len(validatePlacement(t.Context(), p, valid)) != 1 {
 			t.Errorf("%+v is accepted", p)
 		}
 	}

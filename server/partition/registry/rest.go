@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 )
 
 // registered is evaluated when the package is initialized: a scheme must not change once
@@ -25,17 +26,14 @@ func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) 
 	if registered != nil {
 		return nil, registered
 	}
-	s := newStrategy()
-	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &partitionapi.DataPartitionConfig{} },
-		NewListFunc:               func() runtime.Object { return &partitionapi.DataPartitionConfigList{} },
-		DefaultQualifiedResource:  partitionapi.GroupResource(),
-		SingularQualifiedResource: partitionapi.GroupVersion().WithResource(partitionapi.Singular).GroupResource(),
-		CreateStrategy:            s, UpdateStrategy: s, DeleteStrategy: s,
-		TableConvertor: table{},
-	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: attributes}); err != nil {
-		return nil, fmt.Errorf("making the storage of the configurations of service groups: %w", err)
+	store, err := apiregistry.Kind[*partitionapi.DataPartitionConfig]{
+		Resource: partitionapi.Resource, Singular: partitionapi.Singular,
+		New:      func() runtime.Object { return &partitionapi.DataPartitionConfig{} },
+		NewList:  func() runtime.Object { return &partitionapi.DataPartitionConfigList{} },
+		Strategy: newStrategy(), Columns: configColumns(),
+	}.Store(getter)
+	if err != nil {
+		return nil, err
 	}
 	all, err := directory(getter)
 	if err != nil {

@@ -5,18 +5,12 @@ import (
 	"fmt"
 	"regexp"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage/names"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 )
 
 // maxBound is the longest bound of a range, in characters.
@@ -26,49 +20,21 @@ const maxBound = 63
 // the seed writes bounds that lie before all names.
 var bounds = regexp.MustCompile(`^[A-Za-z0-9.-]*$`)
 
-var (
-	_ rest.RESTCreateStrategy = strategy{}
-	_ rest.RESTUpdateStrategy = strategy{}
-	_ rest.RESTDeleteStrategy = strategy{}
-)
-
-// strategy decides what a configuration may be.
-type strategy struct {
-	runtime.ObjectTyper
-	names.NameGenerator
-}
-
-func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
-
-func (strategy) NamespaceScoped() bool                         { return false }
-func (strategy) AllowCreateOnUpdate(context.Context) bool      { return false }
-func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
-func (strategy) Canonicalize(runtime.Object)                   {}
-
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	obj.(*partitionapi.DataPartitionConfig).Generation = 1
-}
-
-func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	c, was := obj.(*partitionapi.DataPartitionConfig), old.(*partitionapi.DataPartitionConfig)
-	c.Generation = was.Generation
-	if !sameRange(c, was) {
-		c.Generation++
+// newStrategy decides what a configuration may be.
+func newStrategy() apiregistry.Strategy[*partitionapi.DataPartitionConfig] {
+	return apiregistry.Strategy[*partitionapi.DataPartitionConfig]{
+		Unconditional: true,
+		PrepareNew:    func(c *partitionapi.DataPartitionConfig) { c.Generation = 1 },
+		PrepareChanged: func(c, was *partitionapi.DataPartitionConfig) {
+			c.Generation = was.Generation
+			if !sameRange(c, was) {
+				c.Generation++
+			}
+		},
+		Check: func(_ context.Context, c, _ *partitionapi.DataPartitionConfig) field.ErrorList {
+			return validate(c)
+		},
 	}
-}
-
-func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
-}
-
-func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validate(obj.(*partitionapi.DataPartitionConfig))
-}
-
-func (strategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
-	return validate(obj.(*partitionapi.DataPartitionConfig))
 }
 
 func validate(c *partitionapi.DataPartitionConfig) field.ErrorList {
@@ -128,13 +94,4 @@ func validateTenants(c *partitionapi.DataPartitionConfig) field.ErrorList {
 		seen[name] = true
 	}
 	return errs
-}
-
-// attributes are what selectors can select by.
-func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
-	c, ok := obj.(*partitionapi.DataPartitionConfig)
-	if !ok {
-		return nil, nil, fmt.Errorf("got a %T, want a DataPartitionConfig", obj)
-	}
-	return c.Labels, generic.ObjectMetaFieldsSet(&c.ObjectMeta, false), nil
 }

@@ -8,17 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage/names"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 )
 
@@ -31,41 +25,13 @@ const (
 	maxPort      = 65535
 )
 
-var (
-	_ rest.RESTCreateStrategy = strategy{}
-	_ rest.RESTUpdateStrategy = strategy{}
-	_ rest.RESTDeleteStrategy = strategy{}
-)
-
-// strategy decides what an allocation may be.
-type strategy struct {
-	runtime.ObjectTyper
-	names.NameGenerator
-}
-
-func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
-
-func (strategy) NamespaceScoped() bool                                   { return false }
-func (strategy) AllowCreateOnUpdate(context.Context) bool                { return false }
-func (strategy) AllowUnconditionalUpdate(context.Context) bool           { return false }
-func (strategy) Canonicalize(runtime.Object)                             {}
-func (strategy) PrepareForCreate(context.Context, runtime.Object)        {}
-func (strategy) PrepareForUpdate(_ context.Context, _, _ runtime.Object) {}
-
-func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
-}
-
-func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	a := obj.(*allocations.NodeAllocation)
-	return append(validate(a), validateAuthor(ctx, a, nil)...)
-}
-
-func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	a := obj.(*allocations.NodeAllocation)
-	return append(validate(a), validateAuthor(ctx, a, old.(*allocations.NodeAllocation))...)
+// newStrategy decides what an allocation may be.
+func newStrategy() apiregistry.Strategy[*allocations.NodeAllocation] {
+	return apiregistry.Strategy[*allocations.NodeAllocation]{
+		Check: func(ctx context.Context, a, old *allocations.NodeAllocation) field.ErrorList {
+			return append(validate(a), validateAuthor(ctx, a, old)...)
+		},
+	}
 }
 
 func validate(a *allocations.NodeAllocation) field.ErrorList {
@@ -168,13 +134,4 @@ func validateAuthor(ctx context.Context, a, old *allocations.NodeAllocation) fie
 			fmt.Sprintf("partition %q can take only itself from it", own)))
 	}
 	return errs
-}
-
-// attributes are what selectors can select by.
-func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
-	a, ok := obj.(*allocations.NodeAllocation)
-	if !ok {
-		return nil, nil, fmt.Errorf("an allocation of a node is a %T", obj)
-	}
-	return a.Labels, generic.ObjectMetaFieldsSet(&a.ObjectMeta, false), nil
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 	"github.com/a4s-io/a4s/server/partition/placement"
 )
 
@@ -52,29 +52,29 @@ func Storage(
 	if registered != nil {
 		return nil, registered
 	}
-	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &tenantapi.Tenant{} },
-		NewListFunc:               func() runtime.Object { return &tenantapi.TenantList{} },
-		DefaultQualifiedResource:  tenantapi.GroupResource(),
-		SingularQualifiedResource: tenantapi.GroupVersion().WithResource("tenant").GroupResource(),
-		ReturnDeletedObject:       true,
-		TableConvertor:            table{},
-	}
-	if usage != nil {
-		store.Decorator = usage.show
-	}
-	if gone != nil {
-		store.AfterDelete = func(obj runtime.Object, _ *metav1.DeleteOptions) {
-			if t, ok := obj.(*tenantapi.Tenant); ok {
-				gone(t.Name)
-			}
-		}
-	}
 	spec := newStrategy()
-	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = spec,
-		spec, spec, spec
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: attributes}); err != nil {
-		return nil, fmt.Errorf("making the storage of tenants: %w", err)
+	store, err := apiregistry.Kind[*tenantapi.Tenant]{
+		Resource: tenantapi.Resource, Singular: "tenant",
+		New:      func() runtime.Object { return &tenantapi.Tenant{} },
+		NewList:  func() runtime.Object { return &tenantapi.TenantList{} },
+		Strategy: spec.Strategy, Columns: columns(), Selectable: selectable,
+		Change: func(store *genericregistry.Store) {
+			store.ReturnDeletedObject = true
+			store.DeleteStrategy, store.ResetFieldsStrategy = spec, spec
+			if usage != nil {
+				store.Decorator = usage.show
+			}
+			if gone != nil {
+				store.AfterDelete = func(obj runtime.Object, _ *metav1.DeleteOptions) {
+					if t, ok := obj.(*tenantapi.Tenant); ok {
+						gone(t.Name)
+					}
+				}
+			}
+		},
+	}.Store(getter)
+	if err != nil {
+		return nil, err
 	}
 	ofStatus := *store
 	status := statusStrategy{spec}

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,51 +10,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage/names"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
 
 var (
-	_ rest.RESTCreateStrategy         = strategy{}
-	_ rest.RESTUpdateStrategy         = strategy{}
+	_ rest.RESTUpdateStrategy         = statusStrategy{}
 	_ rest.RESTGracefulDeleteStrategy = strategy{}
 	_ rest.ResetFieldsStrategy        = statusStrategy{}
 )
 
 // strategy decides what requests for tenants may change.
 type strategy struct {
-	runtime.ObjectTyper
-	names.NameGenerator
+	apiregistry.Strategy[*tenantapi.Tenant]
 }
 
-func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
-
-func (strategy) NamespaceScoped() bool                         { return false }
-func (strategy) AllowCreateOnUpdate(context.Context) bool      { return false }
-func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
-func (strategy) Canonicalize(runtime.Object)                   {}
-
-func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+func newStrategy() strategy {
+	return strategy{apiregistry.Strategy[*tenantapi.Tenant]{
+		Unconditional: true, PrepareNew: prepareNew, PrepareChanged: prepareChanged, Check: check,
+	}}
 }
 
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	t := obj.(*tenantapi.Tenant)
+func prepareNew(t *tenantapi.Tenant) {
 	t.Generation = 1
 	t.Status = tenantapi.TenantStatus{Phase: tenantapi.Active}
 	if t.Name != space.System {
@@ -67,8 +53,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	setDefaults(t)
 }
 
-func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+func prepareChanged(t, was *tenantapi.Tenant) {
 	t.Status = was.Status
 	t.Status.Usage = nil
 	if t.Spec.Partition == "" {
@@ -93,14 +78,27 @@ func (strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, _ *me
 	return false
 }
 
-func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	t := obj.(*tenantapi.Tenant)
-	var errs field.ErrorList
-	if err := space.ValidateTenant(t.Name); err != nil && !(t.Name == space.System && isServer(ctx)) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), t.Name, err.Error()))
+// check lets what is there be, so that a Tenant which an older version took can still
+// change, and go.
+func check(ctx context.Context, t, was *tenantapi.Tenant) field.ErrorList {
+	if was == nil {
+		return append(validateName(ctx, t), append(validateAnnotations(t), validateSpec(t)...)...)
 	}
-	errs = append(errs, validateAnnotations(t)...)
-	return append(errs, validateSpec(t)...)
+	errs := validateSpec(t)
+	if t.Spec.Partition != was.Spec.Partition {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "partition"), "a tenant does not move"))
+	}
+	if !maps.Equal(t.Annotations, was.Annotations) {
+		errs = append(errs, validateAnnotations(t)...)
+	}
+	return errs
+}
+
+func validateName(ctx context.Context, t *tenantapi.Tenant) field.ErrorList {
+	if err := space.ValidateTenant(t.Name); err != nil && !(t.Name == space.System && isServer(ctx)) {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), t.Name, err.Error())}
+	}
+	return nil
 }
 
 func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
@@ -115,20 +113,6 @@ func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
 func isServer(ctx context.Context) bool {
 	u, ok := genericrequest.UserFrom(ctx)
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
-}
-
-// ValidateUpdate lets what is there be, so that a Tenant which an older version
-// took can still change, and go.
-func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	t := obj.(*tenantapi.Tenant)
-	errs := validateSpec(t)
-	if t.Spec.Partition != old.(*tenantapi.Tenant).Spec.Partition {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "partition"), "a tenant does not move"))
-	}
-	if !maps.Equal(t.Annotations, old.(*tenantapi.Tenant).Annotations) {
-		errs = append(errs, validateAnnotations(t)...)
-	}
-	return errs
 }
 
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -185,15 +169,10 @@ func reset(paths ...any) map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(tenantapi.GroupVersion().String()): set}
 }
 
-// attributes are what selectors can select by.
-func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
-	t, ok := obj.(*tenantapi.Tenant)
-	if !ok {
-		return nil, nil, fmt.Errorf("got a %T, want a Tenant", obj)
-	}
-	set := generic.AddObjectMetaFieldsSet(fields.Set{
+// selectable are the fields that selectors can select by.
+func selectable(t *tenantapi.Tenant) fields.Set {
+	return fields.Set{
 		tenantapi.SelectPhase:   string(t.Status.Phase),
 		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero()),
-	}, &t.ObjectMeta, false)
-	return t.Labels, set, nil
+	}
 }
