@@ -36,7 +36,8 @@ func TestFields(t *testing.T) {
 			[]byte{4 << 3, 0, 5<<3 | 2, 0, 6<<3 | 2, 0, 6<<3 | 2, 1, 'b',
 				20<<3&0x7f | 2 | 0x80, 1, 4, 1<<3 | 2, 0, 2<<3 | 2, 0}},
 		"everything": {
-			outer{Text: "a", Is: true, Number: -1, Inner: inner{"i"}, ByName: map[string]inner{"y": {"2"}, "x": {"1"}}},
+			outer{Text: "a", Is: true, Number: -1, Inner: inner{"i"},
+				ByName: map[string]inner{"y": {"2"}, "x": {"1"}}},
 			[]byte{1<<3 | 2, 1, 'a', 2 << 3, 1, 3 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1,
 				5<<3 | 2, 3, 1<<3 | 2, 1, 'i',
 				20<<3&0x7f | 2 | 0x80, 1, 8, 1<<3 | 2, 1, 'x', 2<<3 | 2, 3, 1<<3 | 2, 1, '1',

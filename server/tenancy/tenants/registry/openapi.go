@@ -15,30 +15,19 @@ import (
 // fields for server-side apply are derived from them too.
 func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	m := apimodels.New(ref)
-	apiVersion := apimodels.Text("The version of the schema of this object, v1.")
-	kind := apimodels.Text("The kind of this object.")
-
-	m.Add(tenantapi.Tenant{}.OpenAPIModelName(), "Tenant owns a space: namespaces and cluster-scoped objects that "+
-		"nobody but its users and the administrators of the cluster can see.", nil, map[string]spec.Schema{
-		"apiVersion": apiVersion,
-		"kind":       kind,
-		"metadata": m.Ref("Standard object metadata. The name is a DNS label of at most 24 characters.",
-			metav1.ObjectMeta{}.OpenAPIModelName()),
-		"spec": m.Ref("What administrators decide about the tenant.",
-			tenantapi.TenantSpec{}.OpenAPIModelName()),
-		"status": m.Ref("What the system reports about the tenant.",
-			tenantapi.TenantStatus{}.OpenAPIModelName()),
+	m.AddKind(apimodels.Kind{
+		Name: tenantapi.Tenant{}.OpenAPIModelName(),
+		Description: "Tenant owns a space: namespaces and cluster-scoped objects that nobody but its users and the " +
+			"administrators of the cluster can see.",
+		Metadata:        "Standard object metadata. The name is a DNS label of at most 24 characters.",
+		List:            tenantapi.TenantList{}.OpenAPIModelName(),
+		ListDescription: "TenantList is a list of tenants.",
+		Items:           "The tenants.",
+		Properties: map[string]spec.Schema{
+			"spec":   m.Ref("What administrators decide about the tenant.", tenantapi.TenantSpec{}.OpenAPIModelName()),
+			"status": m.Ref("What the system reports about the tenant.", tenantapi.TenantStatus{}.OpenAPIModelName()),
+		},
 	})
-	m.Add(tenantapi.TenantList{}.OpenAPIModelName(), "TenantList is a list of tenants.", []string{"items"},
-		map[string]spec.Schema{
-			"apiVersion": apiVersion,
-			"kind":       kind,
-			"metadata":   m.Ref("Standard list metadata.", metav1.ListMeta{}.OpenAPIModelName()),
-			"items":      apimodels.List("The tenants.", m.Ref("", tenantapi.Tenant{}.OpenAPIModelName())),
-		})
-	limits := m.Ref("Bounds of what the tenant can use; what is not set is as the cluster has it for all tenants.",
-		tenantapi.TenantLimits{}.OpenAPIModelName())
-	limits.Default = nil // absent, not empty
 	policy := apimodels.Text(fmt.Sprintf(
 		"Which definition serves a custom resource that both the tenant and the system space "+
 			"define. %s if not set.", tenantapi.DefaultCRDPolicy))
@@ -52,7 +41,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	nodes.Enum = []any{string(tenantapi.NodesReadOnly)}
 	m.Add(tenantapi.TenantSpec{}.OpenAPIModelName(), "TenantSpec is what administrators decide about a tenant.", nil,
 		map[string]spec.Schema{
-			"limits":    limits,
+			"limits": m.Optional("Bounds of what the tenant can use; what is not set is as the cluster has it for all "+
+				"tenants.", tenantapi.TenantLimits{}.OpenAPIModelName()),
 			"crdPolicy": policy,
 			"nodes":     nodes,
 			"partition": apimodels.Text("The tenant partition that has the tenant. If it is not set, the one with " +
@@ -96,27 +86,13 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	phase := apimodels.Text("Whether new objects can be made in the space: Active, " +
 		"or Terminating while everything in it is deleted.")
 	phase.Enum = []any{string(tenantapi.Active), string(tenantapi.Terminating)}
-	conditions := apimodels.List("How far the making and the emptying of the space are.",
-		m.Ref("", metav1.Condition{}.OpenAPIModelName()))
-	conditions.Extensions = spec.Extensions{
-		"x-kubernetes-list-type":       "map",
-		"x-kubernetes-list-map-keys":   []any{"type"},
-		"x-kubernetes-patch-merge-key": "type",
-		"x-kubernetes-patch-strategy":  "merge",
-	}
-	usage := apimodels.List("What the tenant uses of its limits, counted for whoever reads it.",
-		m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName()))
-	usage.Extensions = spec.Extensions{
-		"x-kubernetes-list-type":       "map",
-		"x-kubernetes-list-map-keys":   []any{"name"},
-		"x-kubernetes-patch-merge-key": "name",
-		"x-kubernetes-patch-strategy":  "merge",
-	}
 	m.Add(tenantapi.TenantStatus{}.OpenAPIModelName(), "TenantStatus is what the system reports about a tenant.", nil,
 		map[string]spec.Schema{
-			"phase":      phase,
-			"conditions": conditions,
-			"usage":      usage,
+			"phase": phase,
+			"conditions": apimodels.Merged("How far the making and the emptying of the space are.", "type",
+				m.Ref("", metav1.Condition{}.OpenAPIModelName())),
+			"usage": apimodels.Merged("What the tenant uses of its limits, counted for whoever reads it.", "name",
+				m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName())),
 		})
 	return m.Models()
 }
