@@ -32,14 +32,15 @@ func addDirectory(m *apimodels.Builder) {
 			"clusterCIDR":   apimodels.Text("The range of the pods on its nodes."),
 			"nodePortRange": apimodels.Text("The range of the node ports of its Services."),
 			"clusterDNS":    apimodels.Text("The address of DNS for pods of its tenants."),
-			"removed": apimodels.Keyed("The partitions that were removed, the latest last. The home partition has them.",
-				"identity", m.Ref("", partitionapi.RemovedPartition{}.OpenAPIModelName())),
+			"removed": apimodels.Keyed("The partitions that were removed, the latest last. "+
+				"The home partition has them.", "identity",
+				m.Ref("", partitionapi.RemovedPartition{}.OpenAPIModelName())),
 			"restored": apimodels.Text("When it was restored from a snapshot last."),
 		})
 	m.AddKind(apimodels.Kind{
 		Name: partitionapi.Partition{}.OpenAPIModelName(),
-		Description: "Partition is a control plane of the cluster: one datastore and its servers. Servers register " +
-			"themselves.",
+		Description: "Partition is a control plane of the cluster: one datastore and its servers. " +
+			"Servers register themselves.",
 		List:            partitionapi.PartitionList{}.OpenAPIModelName(),
 		ListDescription: "A list of partitions.",
 		Items:           "The partitions.",
@@ -61,8 +62,8 @@ func addDirectory(m *apimodels.Builder) {
 		})
 	m.AddKind(apimodels.Kind{
 		Name: partitionapi.TenantPlacement{}.OpenAPIModelName(),
-		Description: "TenantPlacement says which partition has the tenant of its name. a4s makes and removes it with " +
-			"the tenant.",
+		Description: "TenantPlacement says which partition has the tenant of its name. " +
+			"a4s makes and removes it with the tenant.",
 		List:            partitionapi.TenantPlacementList{}.OpenAPIModelName(),
 		ListDescription: "A list of placements of tenants.",
 		Items:           "The placements of tenants.",

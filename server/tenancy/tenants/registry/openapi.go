@@ -41,8 +41,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	nodes.Enum = []any{string(tenantapi.NodesReadOnly)}
 	m.Add(tenantapi.TenantSpec{}.OpenAPIModelName(), "TenantSpec is what administrators decide about a tenant.", nil,
 		map[string]spec.Schema{
-			"limits": m.Optional("Bounds of what the tenant can use; what is not set is as the cluster has it for all "+
-				"tenants.", tenantapi.TenantLimits{}.OpenAPIModelName()),
+			"limits": m.Optional("Bounds of what the tenant can use; what is not set is as the cluster has it "+
+				"for all tenants.", tenantapi.TenantLimits{}.OpenAPIModelName()),
 			"crdPolicy": policy,
 			"nodes":     nodes,
 			"partition": apimodels.Text("The tenant partition that has the tenant. If it is not set, the one with " +
