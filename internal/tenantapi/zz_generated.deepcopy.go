@@ -143,6 +143,11 @@ func (in *TenantLimits) DeepCopyInto(out *TenantLimits) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.Share != nil {
+		in, out := &in.Share, &out.Share
+		*out = new(int64)
+		**out = **in
+	}
 	if in.Devices != nil {
 		in, out := &in.Devices, &out.Devices
 		*out = make(map[string]int64, len(*in))
