@@ -46,7 +46,10 @@ func (p Protobuf[T]) MarshalTo(in *T, b []byte) (int, error) {
 // MarshalToEnd writes to the end of b, which has room for Size bytes.
 func (p Protobuf[T]) MarshalToEnd(in *T, b []byte) (int, error) {
 	out, err := p.fitting(in, b)
-	return copy(b[len(b)-len(out):], out), err
+	if err != nil {
+		return 0, err
+	}
+	return copy(b[len(b)-len(out):], out), nil
 }
 
 func (p Protobuf[T]) fitting(in *T, b []byte) ([]byte, error) {
