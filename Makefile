@@ -73,7 +73,7 @@ test-integration: test-deps build ## Run the tests that start components in the 
 # What make test does a few times, as often as the claims in the documentation say. One
 # after the other: each is about what happens under load of its own.
 .PHONY: test-long
-test-long: test-deps build ## slow: Kill servers 200 times while tenants are made, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants, partitions away for ten minutes, 500 of each name of tenants (as root, three and a half hours)
+test-long: test-deps build ## slow: Kill servers 200 times while tenants are made, and 200 times while they write and move, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants, partitions away for ten minutes, 500 of each name of tenants (as root, four and a half hours)
 	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 3h ./tests/integration/partitionfaults
 	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-100} A4S_TEST_NODES=$${A4S_TEST_NODES:-10000} \
@@ -82,6 +82,8 @@ test-long: test-deps build ## slow: Kill servers 200 times while tenants are mad
 		go test -v -count=1 -timeout 3h -run 'TestNamesThatComeAndGo' ./tests/integration/spaces
 	A4S_OUTAGE=$${A4S_OUTAGE:-10m} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 2h -run 'TestPartitionsAway' ./tests/e2e
+	A4S_KILLS=$${A4S_KILLS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
+		go test -v -count=1 -timeout 3h -run 'TestKilledServersOfGroupsAndPartitions' ./tests/e2e
 	A4S_MOVES=$${A4S_MOVES:-200} go test -v -count=1 -timeout 2h -run 'TestMovesUnderWrites|TestMovesBeneathClients' ./server/partition/ranged ./server/partition/serving
 
 .PHONY: isolation

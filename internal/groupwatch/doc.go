@@ -15,7 +15,9 @@
 // A watch is a machine, a value without goroutines: where its streams are, and what its client was
 // shown. merge does what it says, and sessions keep it for a client that comes back.
 //
-// Invariants: each event is delivered once, and those of one object in order; between
+// Invariants: each event is delivered once, and those of one object in order. While its tenant
+// moves, the stream of the new owner can be faster: then what is older of the object is left out,
+// its deletion before it was made again among that, as for a client that lists. Between
 // objects of different groups there is no order, so the last revision that a client has seen does
 // not say where all streams are: that is remembered, and a client that returns
 // with a revision that cannot be placed gets 410 and begins anew; a bookmark has a

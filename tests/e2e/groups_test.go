@@ -379,6 +379,13 @@ func (s serverOf) Group(id string) []string {
 // another server, of group 1.
 func (c *cluster) merged(t *testing.T, other *cluster) (cache.Store, kubernetes.Interface) {
 	t.Helper()
+	client := c.mergedClient(t, other)
+	return informed(t, client), client
+}
+
+// mergedClient is a client of which a watch of everything is one of the streams of both.
+func (c *cluster) mergedClient(t *testing.T, other *cluster) kubernetes.Interface {
+	t.Helper()
 	configs, err := partitionapi.NewClient(c.config, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -393,7 +400,7 @@ func (c *cluster) merged(t *testing.T, other *cluster) (cache.Store, kubernetes.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return informed(t, client), client
+	return client
 }
 
 // informer is one of config maps: of a part, or "" for all.

@@ -34,6 +34,8 @@ type suite struct {
 	// images are the archives to put into agent/images.
 	images []string
 
+	etcd sync.Mutex // held by who uses the ports of etcd
+
 	sharedOnce sync.Once
 	shared     *cluster
 	sharedErr  error

@@ -10,9 +10,7 @@ import (
 // TestServersShareAnEtcd: two servers on an etcd that somebody else runs are one cluster.
 func TestServersShareAnEtcd(t *testing.T) {
 	t.Parallel()
-	etcd := databases.StartEtcdAt(t, env.lab.Gateway.String())
-	args := []string{"--disable-agent", "--datastore-endpoint", etcd.Endpoint, "--datastore-cafile", etcd.CAFile,
-		"--datastore-certfile", etcd.CertFile, "--datastore-keyfile", etcd.KeyFile}
+	args := sharedEtcd(t)
 	one := ownCluster(t, "shares-1", args...)
 	third := newHost(t, "shares-3")
 	refused := func(what, says string, args ...string) {
@@ -47,4 +45,14 @@ func TestServersShareAnEtcd(t *testing.T) {
 	if r := n.a4s(t, n.args...); r.ExitCode != 1 || !strings.Contains(r.Stderr, "reserved for the API server") {
 		t.Errorf("an agent with the name of another server: exit code %d\n%s", r.ExitCode, r.Stderr)
 	}
+}
+
+// sharedEtcd starts an etcd that servers without nodes share, and returns their flags.
+func sharedEtcd(t *testing.T) []string {
+	t.Helper()
+	env.etcd.Lock() // it has the usual ports
+	t.Cleanup(env.etcd.Unlock)
+	etcd := databases.StartEtcdAt(t, env.lab.Gateway.String())
+	return []string{"--disable-agent", "--datastore-endpoint", etcd.Endpoint, "--datastore-cafile", etcd.CAFile,
+		"--datastore-certfile", etcd.CertFile, "--datastore-keyfile", etcd.KeyFile}
 }
