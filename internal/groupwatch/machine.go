@@ -70,6 +70,8 @@ type machine struct {
 	shown []shown
 	last  int64
 	since map[int64]bool
+	// lost is the greatest revision that was shown and cannot be gone back to any more.
+	lost int64
 }
 
 // part is one of the streams.
@@ -119,22 +121,22 @@ func (m *machine) begin(rev int64, tables []since) ([]output, error) {
 	return m.start(rev, at, tables)
 }
 
-// has reports whether the client was shown a revision, once: a group of which the client learned late
+// has reports how often the client was shown a revision: a group of which the client learned late
 // may have an event with the revision of a bookmark. from is the revision since which it has to be
 // known who owned what.
-func (m *machine) has(rev int64) (from int64, once bool) {
+func (m *machine) has(rev int64) (from int64, times int) {
 	m.settle(nil, 0)
 	for _, s := range m.shown {
-		if s.rev != rev {
-			continue
+		if s.rev == rev {
+			from = min(s.at.low(), s.applied)
+			times++
 		}
-		if once {
-			return 0, false
-		}
-		from, once = min(s.at.low(), s.applied), true
 	}
-	return from, once
+	return from, times
 }
+
+// lose has the client begin anew, wherever it is.
+func (m *machine) lose() { m.shown, m.lost = nil, m.last }
 
 // settle notes where the streams are when the client has been shown nothing else. One of them may
 // have reached more since.
@@ -262,6 +264,7 @@ func (m *machine) take(group string, turn int, f *frame, now time.Time) (outs []
 // show sends something.
 func (m *machine) show(f *frame, key string, before int64) output {
 	if len(m.shown) == maxShown {
+		m.lost = max(m.lost, m.shown[0].rev)
 		m.shown = m.shown[1:]
 	}
 	m.shown = append(m.shown, shown{rev: f.rev, key: key, before: before})

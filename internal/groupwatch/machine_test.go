@@ -208,7 +208,7 @@ func TestMachine(t *testing.T) {
 				if c.tables == nil {
 					c.tables = []since{table}
 				}
-				if _, ok := d.has(c.resume); !ok {
+				if _, times := d.has(c.resume); times != 1 {
 					err = errAnew
 				} else {
 					err = d.do(d.machine.resume(c.resume, c.tables))

@@ -54,13 +54,17 @@ func (m *memory) begin(
 		last = of.last
 	}
 	s := &session{memory: m, name: name, m: newMachine()}
-	low, shown := rev, 0 // low is since when it has to be known who owned what
+	// Who comes may be the client of any watch that has shown the revision, or may have.
+	low, shown, lost := rev, 0, last // low is since when it has to be known who owned what
 	for i, old := range slices.Backward(of.ended) {
 		last = max(last, old.m.last)
-		if from, ok := old.m.has(rev); ok {
+		switch from, times := old.m.has(rev); {
+		case times > 0:
 			s.m, low = old.m, from
 			of.ended = slices.Delete(of.ended, i, i+1)
-			shown++
+			shown += times
+		case rev > old.m.floor:
+			lost = max(lost, old.m.lost)
 		}
 	}
 	of.open = append(of.open, s)
@@ -69,7 +73,7 @@ func (m *memory) begin(
 	var outs []output
 	var err error
 	switch {
-	case !known || shown == 0 && rev <= last || shown > 1: // of several clients nobody knows which this is
+	case !known || shown == 0 && rev <= last || shown > 1 || shown == 1 && rev <= lost:
 		err = errAnew
 	case shown == 1:
 		outs, err = s.m.resume(rev, from)
@@ -133,7 +137,7 @@ func (s *session) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.m.shown = nil
+		s.m.lose()
 	}
 }
 

@@ -108,6 +108,30 @@ func TestSessions(t *testing.T) {
 			_, err := opened(m, "w", 20)
 			return anew(err)
 		},
+		"not where another one has been, too, that cannot go on": func(m *memory) error {
+			return ofTwo(m, func(s *session) {
+				s.sees(20)
+				s.lose()
+			})
+		},
+		"not where another one may have been long ago": func(m *memory) error {
+			return ofTwo(m, func(s *session) {
+				for rev := range int64(2 * maxShown) {
+					s.sees(20 + rev)
+				}
+			})
+		},
+		"not where another one may have been that is forgotten": func(m *memory) error {
+			return ofTwo(m, func(s *session) {
+				s.sees(20)
+				s.close()
+				for range maxEnded {
+					other, _ := opened(m, "w", 30)
+					other.sees(40)
+					defer other.close()
+				}
+			})
+		},
 		"what is on its way it has not seen": func(m *memory) error {
 			s, _ := opened(m, "w", 10)
 			s.sees(20)
@@ -123,6 +147,19 @@ func TestSessions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofTwo has a client come back to where one watch was, when another one did something. Whose it is
+// nobody knows.
+func ofTwo(m *memory, does func(s *session)) error {
+	one, _ := opened(m, "w", 10)
+	two, _ := opened(m, "w", 10)
+	does(one)
+	one.close()
+	two.sees(20)
+	two.close()
+	_, err := opened(m, "w", 20)
+	return anew(err)
 }
 
 // anew is nil for what tells a client to begin anew.
