@@ -149,7 +149,7 @@ func evictPartition(c *call) error {
 		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: "a partition with the role resource"}
 	case errors.Is(err, tenantadmin.ErrAnswers):
 		return &problem.Input{Source: "NAME", Value: name, Err: err,
-			Want: "one that is silent; drain the nodes of others with kubectl, or use --force"}
+			Want: "one that is silent; a4s node drain is for the nodes of others; or use --force"}
 	case err != nil:
 		return explainFor(admin.Server(), err)
 	}

@@ -41,9 +41,10 @@ type observer struct {
 	tenant  string                 // "" for all
 	tenants []string               // of which it sees something
 	rev     string
-	// leaps is set for merged streams: the group that a tenant moves to can be faster than the
-	// one that it leaves, whose events of the same object are left out then.
-	leaps bool
+	// merged is set for merged streams: the group that a tenant moves to can be faster than the
+	// one that it leaves, whose events of the same object are left out then. A client that hears
+	// late of a move lists.
+	merged bool
 
 	mu      sync.Mutex
 	shown   []seen
@@ -69,7 +70,7 @@ func (k *killing) watch(t *testing.T) {
 	for _, o := range []*observer{
 		{name: "everything at " + k.zero.host.Name, clients: []kubernetes.Interface{askingOnce(t, k.zero.config)}},
 		{name: "everything at " + k.one.host.Name, clients: []kubernetes.Interface{askingOnce(t, k.one.config)}},
-		{name: "everything, merged", clients: []kubernetes.Interface{k.either().mergedClient(t, k.one)}, leaps: true},
+		{name: "everything, merged", clients: []kubernetes.Interface{k.either().mergedClient(t, k.one)}, merged: true},
 	} {
 		o.tenants = tenantsToKill["main"]
 		k.observe(t, o)
@@ -285,7 +286,7 @@ func (o *observer) compare(t *testing.T, b *book) (events, relists int) {
 		lost, err := places[d].event(d, s)
 		if err != nil {
 			t.Errorf("the watch of %s: %v", o.name, err)
-		} else if lost > 0 && !o.leaps {
+		} else if lost > 0 && !o.merged {
 			t.Errorf("the watch of %s lacks %d events of %s of tenant %s before %s %s", o.name, lost, s.name, s.tenant,
 				s.kind, s.value)
 		}
