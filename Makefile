@@ -84,7 +84,7 @@ test-long: test-deps build ## slow: Kill servers 200 times while tenants are mad
 		go test -v -count=1 -timeout 2h -run 'TestPartitionsAway' ./tests/e2e
 	A4S_KILLS=$${A4S_KILLS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 3h -run 'TestKilledServersOfGroupsAndPartitions' ./tests/e2e
-	A4S_MOVES=$${A4S_MOVES:-200} go test -v -count=1 -timeout 2h -run 'TestMovesUnderWrites|TestMovesBeneathClients' ./server/partition/ranged ./server/partition/serving
+	A4S_MOVES=$${A4S_MOVES:-200} go test -v -count=1 -timeout 2h -run 'TestMovesUnderWrites|TestMovesBeneathClients' ./server/groups/ranged ./server/groups/serving
 
 .PHONY: isolation
 isolation: test-deps $(PAYLOAD) ## slow: Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)

@@ -22,9 +22,9 @@ import (
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/servers"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
-	"github.com/a4s-io/a4s/server/partition/apiendpoints"
-	"github.com/a4s-io/a4s/server/partition/balance"
-	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/groups/apiendpoints"
+	"github.com/a4s-io/a4s/server/groups/balance"
+	"github.com/a4s-io/a4s/server/groups/load"
 	"github.com/a4s-io/a4s/server/tenancy"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/servers"
-	"github.com/a4s-io/a4s/server/partition/balance"
+	"github.com/a4s-io/a4s/server/groups/balance"
 )
 
 // Groups are the service groups of the cluster with what they own, and its servers.

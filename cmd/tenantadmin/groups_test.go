@@ -8,8 +8,8 @@ import (
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/cluster/servers"
-	"github.com/a4s-io/a4s/server/partition/balance"
-	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/groups/balance"
+	"github.com/a4s-io/a4s/server/groups/load"
 )
 
 // TestGroupsAreShown: groups with their load, and what each server has applied.

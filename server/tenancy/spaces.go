@@ -30,7 +30,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/heap"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
-	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/groups/load"
 	"github.com/a4s-io/a4s/server/tenancy/admission"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/authn/tokenreview"

@@ -149,6 +149,14 @@ var bans = []ban{
 		why: "a space is the same on one server and on several"},
 	{from: "server/tenancy", to: module + "/server/nodeapi",
 		why: "nodes join without tenants, and tenants use the API without the node API"},
+	{from: "server/groups", to: module + "/server/partition",
+		why: "groups divide the tenants of one datastore, partitions have a datastore each: a server has one, " +
+			"the other, both or none"},
+	{from: "server/partition", to: module + "/server/groups",
+		why: "groups divide the tenants of one datastore, partitions have a datastore each: a server has one, " +
+			"the other, both or none"},
+	{from: "server/groups", to: module + "/server/tenancy",
+		why: "tenancy stores by groups, so these are below it"},
 	{from: "server/addons", to: module + "/server/tenancy",
 		why: "add-ons work with composite names, as upstream does, and ask no part of tenancy"},
 	{from: "server/addons", to: module + "/server/cluster",

@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/server/partition/ranged"
+	"github.com/a4s-io/a4s/server/groups/ranged"
 )
 
 // perConnection is how many storages share a connection. A datastore may bound

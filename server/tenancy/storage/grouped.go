@@ -20,8 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/server/partition/ranged"
-	"github.com/a4s-io/a4s/server/partition/serving"
+	"github.com/a4s-io/a4s/server/groups/ranged"
+	"github.com/a4s-io/a4s/server/groups/serving"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 

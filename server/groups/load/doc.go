@@ -7,5 +7,5 @@
 // number of tenants; what is published is a ConfigMap of kube-system, once a minute at
 // most; what a server published last counts for a few minutes only.
 //
-// The wiring of the server imports it, and server/partition/balance.
+// The wiring of the server imports it, and server/groups/balance.
 package load

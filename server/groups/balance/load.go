@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/groups/load"
 )
 
 // Load is what one tenant, or those of a group, put on the servers.

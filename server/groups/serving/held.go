@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/a4s-io/a4s/internal/ownership"
-	"github.com/a4s-io/a4s/server/partition/ranged"
+	"github.com/a4s-io/a4s/server/groups/ranged"
 )
 
 const (

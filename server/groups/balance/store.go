@@ -16,7 +16,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/cluster/servers"
-	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/groups/load"
 )
 
 // Configs are where configurations are kept.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/ranged"
+	"github.com/a4s-io/a4s/server/groups/ranged"
 )
 
 // Options configures the storage of a resource.

@@ -10,7 +10,7 @@ import (
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/cluster/servers"
-	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/groups/load"
 )
 
 // config is the configuration of a group, "" for an open end.
