@@ -39,6 +39,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/overview"
 	"github.com/a4s-io/a4s/server/partition/partial"
 	"github.com/a4s-io/a4s/server/partition/shares"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // resources is what this server has to do with the nodes of all partitions. Nothing of it
@@ -108,7 +109,8 @@ func newResources(s *Server) (*resources, error) {
 	r.podsUnknown.Store(r.of.has(partitionapi.RoleTenant) && record.Shares)
 	r.overview = overview.New(overview.Options{Partitions: r.parts.Partitions, Placements: r.parts.Placements,
 		Ping: r.parts.peers.Ping, Nodes: r.countNodes})
-	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral, Alive: s.lives.Alive}
+	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral, Alive: s.lives.Alive,
+		Authenticated: authn.Authenticated}
 	r.lives = s.lives
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask

@@ -24,8 +24,10 @@ import (
 	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
 	"github.com/a4s-io/a4s/server/partition/kubelets"
 	copies "github.com/a4s-io/a4s/server/partition/nodecopies/storage"
+	"github.com/a4s-io/a4s/server/partition/proxy"
 	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
+	"github.com/a4s-io/a4s/server/tenancy/edge"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 )
 
@@ -38,13 +40,24 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*ten
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
-		Partitions: parts, Placer: parts.placer,
+		Partitions: atEdge{parts}, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Inside: s.inside, Tunnel: s.tunnel(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
 		RootCA: string(rootCA), Pool: s.pool,
 		Log: s.log,
 	})
+}
+
+// atEdge are the partitions in the words of the edge.
+type atEdge struct{ *partitionSet }
+
+// Received implements edge.Partitions.
+func (p atEdge) Received(req *http.Request) *edge.Mark { return (*edge.Mark)(p.Proxy.Received(req)) }
+
+// Forward implements edge.Partitions.
+func (p atEdge) Forward(w http.ResponseWriter, req *http.Request, to edge.Target) {
+	p.Proxy.Forward(w, req, proxy.Target(to))
 }
 
 // tunnel leads to pods through their nodes, nil on a server that is a node.

@@ -61,6 +61,40 @@ func SplitGroup(composite string) (tenant, native string) {
 	return "", composite
 }
 
+// Identity is an authenticated user, as upstream has them (user.Info).
+type Identity interface {
+	GetName() string
+	GetExtra() map[string][]string
+}
+
+// TenantOf is the tenant of an authenticated user, System when they have none. A user with
+// two tenants gets All, which is the name of no tenant, so that they reach nothing.
+//
+// A service account is known by its name even where its extra attributes were lost, as
+// upstream does for some forms of impersonation.
+func TenantOf(u Identity) string {
+	if u == nil {
+		return System
+	}
+	tenant := ""
+	for _, t := range u.GetExtra()[Extra] {
+		if tenant != "" && tenant != t {
+			return All
+		}
+		tenant = t
+	}
+	ofAccount, _ := SplitUser(u.GetName())
+	switch {
+	case tenant == "" && ofAccount == "":
+		return System
+	case tenant == "":
+		return ofAccount
+	case ofAccount != "" && ofAccount != tenant:
+		return All
+	}
+	return tenant
+}
+
 // mapUser applies f to the namespace of a service account's user name.
 func mapUser(name string, f func(string) string) string {
 	rest, ok := strings.CutPrefix(name, accountPrefix)

@@ -155,6 +155,11 @@ var bans = []ban{
 	{from: "server/partition", to: module + "/server/groups",
 		why: "groups divide the tenants of one datastore, partitions have a datastore each: a server has one, " +
 			"the other, both or none"},
+	{from: "server/tenancy", to: module + "/server/partition",
+		why: "a space is the same in one partition and in several; the edge says what it asks of them, and the " +
+			"wiring of the server brings both together"},
+	{from: "server/partition", to: module + "/server/tenancy",
+		why: "what partitions do is the same whatever a tenant may do; who a user is, internal/space says"},
 	{from: "server/groups", to: module + "/server/tenancy",
 		why: "tenancy stores by groups, so these are below it"},
 	{from: "server/addons", to: module + "/server/tenancy",

@@ -17,7 +17,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // offered reports whether a node asks to persist a pod of its own, and which node
@@ -32,7 +31,7 @@ func offered(ctx context.Context, u user.Info, pod *core.Pod) (node string, ok b
 
 // nodeOf is the node that a request comes from. Who impersonates a node is none.
 func nodeOf(ctx context.Context, u user.Info) (string, bool) {
-	if u == nil || Impersonated(ctx) || !space.IsSystem(authn.TenantOf(u)) {
+	if u == nil || Impersonated(ctx) || !space.IsSystem(space.TenantOf(u)) {
 		return "", false
 	}
 	node, ok := nodeidentifier.NewDefaultNodeIdentifier().NodeIdentity(u)

@@ -22,7 +22,6 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // Options are what is known of the cluster.
@@ -189,7 +188,7 @@ func refused(attr admission.Attributes, err error) error {
 
 // nodeOf is the node that a user is. One without a name is none that NodeRestriction lets in.
 func nodeOf(u user.Info) (string, bool) {
-	if u == nil || !space.IsSystem(authn.TenantOf(u)) {
+	if u == nil || !space.IsSystem(space.TenantOf(u)) {
 		return "", false
 	}
 	node, ok := nodeidentifier.NewDefaultNodeIdentifier().NodeIdentity(u)

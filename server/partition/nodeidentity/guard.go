@@ -23,7 +23,6 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // PartitionOf is the partition whose node has a certificate with these groups.
@@ -56,6 +55,9 @@ type Options struct {
 	// Alive returns why the certificate of a life of an own node is not good any more; nil
 	// for always good.
 	Alive func(node, life string) error
+	// Authenticated is the user who sent the request of a context, whomever they impersonate;
+	// nil if that is not known.
+	Authenticated func(context.Context) user.Info
 }
 
 // Guard judges nodes.
@@ -212,7 +214,7 @@ func (a *guarded) ConditionsAwareAuthorize(
 
 // refuse returns why a request is refused, or why that cannot be found out.
 func (g *Guard) refuse(ctx context.Context, attr authorizer.Attributes) (string, error) {
-	who := sender(ctx, attr)
+	who := g.sender(ctx, attr)
 	if who == nil || !isNode(who) {
 		return "", nil
 	}
@@ -232,7 +234,7 @@ const startAgain = 1
 // the user.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		who := authn.Authenticated(req.Context())
+		who := g.o.Authenticated(req.Context())
 		if who == nil || !isNode(who) {
 			next.ServeHTTP(w, req)
 			return
@@ -263,8 +265,8 @@ func (g *Guard) judge(who user.Info) error {
 }
 
 // sender is who sent a request. Who skipped the edge is known to the chain only.
-func sender(ctx context.Context, attr authorizer.Attributes) user.Info {
-	if who := authn.Authenticated(ctx); who != nil {
+func (g *Guard) sender(ctx context.Context, attr authorizer.Attributes) user.Info {
+	if who := g.o.Authenticated(ctx); who != nil {
 		return who
 	}
 	if who, ok := request.UserFrom(ctx); ok {
@@ -274,7 +276,7 @@ func sender(ctx context.Context, attr authorizer.Attributes) user.Info {
 }
 
 func isNode(u user.Info) bool {
-	if !strings.HasPrefix(u.GetName(), pki.NodeUserPrefix) || !space.IsSystem(authn.TenantOf(u)) {
+	if !strings.HasPrefix(u.GetName(), pki.NodeUserPrefix) || !space.IsSystem(space.TenantOf(u)) {
 		return false
 	}
 	for _, g := range u.GetGroups() {

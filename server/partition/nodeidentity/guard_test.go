@@ -28,7 +28,7 @@ func guardOf(t *testing.T, self string, several bool) *Guard {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy",
 			Labels: map[string]string{nodecopies.Label: "b"}}}), 0)
-	g := New(Options{Self: self, Several: func() bool { return several }})
+	g := New(Options{Authenticated: authn.Authenticated, Self: self, Several: func() bool { return several }})
 	if err := g.Follow(f.Core().V1().Nodes()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestCheck(t *testing.T) {
 
 // TestBeforeNodesAreKnown: nobody is let in by accident, and it is not called a refusal.
 func TestBeforeNodesAreKnown(t *testing.T) {
-	g := New(Options{Self: "main", Several: func() bool { return true }})
+	g := New(Options{Authenticated: authn.Authenticated, Self: "main", Several: func() bool { return true }})
 	decision, reason, err := g.Authorizer(allowed()).Authorize(t.Context(), by("system:node:own", groups()...))
 	if decision == authorizer.DecisionAllow || reason != "" || err == nil {
 		t.Errorf("%v %q %v", decision, reason, err)
@@ -162,7 +162,7 @@ func TestElsewhere(t *testing.T) {
 // TestHandler: nodes that cannot be judged yet are asked to come again, all others go on.
 func TestHandler(t *testing.T) {
 	several := true
-	g := New(Options{Self: "main", Several: func() bool { return several }})
+	g := New(Options{Authenticated: authn.Authenticated, Self: "main", Several: func() bool { return several }})
 	ask := func(name string, of ...string) *httptest.ResponseRecorder {
 		a := authn.Wrap(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: groups(of...),

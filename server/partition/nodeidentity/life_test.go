@@ -32,12 +32,13 @@ func TestLivesOfCopies(t *testing.T) {
 	client := fake.NewClientset(copied, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "older",
 		Labels: map[string]string{nodecopies.Label: "b"}}})
 	f := informers.NewSharedInformerFactory(client, 0)
-	g := New(Options{Self: "c", Several: func() bool { return true }, Alive: func(node, life string) error {
-		if node == "own" && life == "x" {
-			return nil
-		}
-		return nodelife.ErrDead
-	}})
+	g := New(Options{Authenticated: authn.Authenticated, Self: "c",
+		Several: func() bool { return true }, Alive: func(node, life string) error {
+			if node == "own" && life == "x" {
+				return nil
+			}
+			return nodelife.ErrDead
+		}})
 	if err := g.Follow(f.Core().V1().Nodes()); err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +87,13 @@ func TestLivesOfCopies(t *testing.T) {
 // TestDeadCertificates are answered with 401, whomever they impersonate.
 func TestDeadCertificates(t *testing.T) {
 	var dead atomic.Bool
-	g := New(Options{Self: "main", Several: func() bool { return false }, Alive: func(_, life string) error {
-		if dead.Load() || life != "x" {
-			return nodelife.ErrDead
-		}
-		return nil
-	}})
+	g := New(Options{Authenticated: authn.Authenticated, Self: "main",
+		Several: func() bool { return false }, Alive: func(_, life string) error {
+			if dead.Load() || life != "x" {
+				return nodelife.ErrDead
+			}
+			return nil
+		}})
 	node := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup},
 		Extra: map[string][]string{pki.NodeLife: {"x"}}}
 	a := authn.Wrap(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {

@@ -226,11 +226,13 @@ func TestKilledBetweenWrites(t *testing.T) {
 		return err
 	}
 	remove := func(ctx context.Context, p *Placer, home *tenantapi.Client, _ string) error {
-		_, err := p.Delete(ctx, "t", nil, func(ctx context.Context, o *metav1.DeleteOptions) (Deletion, error) {
+		_, _, err := p.Delete(ctx, "t", nil, func(
+			ctx context.Context, o *metav1.DeleteOptions,
+		) (*tenantapi.Tenant, bool, error) {
 			if o != nil && len(o.DryRun) > 0 {
-				return Deletion{}, nil
+				return nil, false, nil
 			}
-			return Deletion{Tenant: &tenantapi.Tenant{}, Gone: true}, home.Delete(ctx, "t", metav1.DeleteOptions{})
+			return &tenantapi.Tenant{}, true, home.Delete(ctx, "t", metav1.DeleteOptions{})
 		})
 		return err
 	}

@@ -58,9 +58,6 @@ func New(
 	return &Placer{dir: dir, peers: peers, placements: placements, health: problems, log: log}
 }
 
-// Here makes or deletes a Tenant in the partition of this server.
-type Here[T any] func(ctx context.Context) (T, error)
-
 const (
 	// catchUp is how long a server that has just started may take to know the partitions.
 	catchUp, look = 5 * time.Second, 20 * time.Millisecond
@@ -73,7 +70,8 @@ const (
 
 // Create makes a tenant in the partition that it belongs to. here makes it in this one.
 func (p *Placer) Create(
-	ctx context.Context, t *tenantapi.Tenant, o *metav1.CreateOptions, here Here[*tenantapi.Tenant],
+	ctx context.Context, t *tenantapi.Tenant, o *metav1.CreateOptions,
+	here func(context.Context) (*tenantapi.Tenant, error),
 ) (*tenantapi.Tenant, error) {
 	switch {
 	case t.Name == space.System, t.Name == "" && t.GenerateName == "", byHome(ctx):
@@ -262,7 +260,8 @@ func (p *Placer) notHere(ctx context.Context, name string) error {
 // create takes the name, makes the Tenant and says that it is there. The controller of home goes
 // on with a placement that was left behind (resume), whoever ended between two of these writes.
 func (p *Placer) create(
-	ctx context.Context, t *tenantapi.Tenant, to string, o *metav1.CreateOptions, here Here[*tenantapi.Tenant],
+	ctx context.Context, t *tenantapi.Tenant, to string, o *metav1.CreateOptions,
+	here func(context.Context) (*tenantapi.Tenant, error),
 ) (*tenantapi.Tenant, error) {
 	there, err := p.reach(ctx, to)
 	if err != nil {

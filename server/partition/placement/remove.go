@@ -34,22 +34,32 @@ func Fewest(partitions []*partitionapi.Partition, placements []*partitionapi.Ten
 	})
 }
 
-// Deletion is what the deletion of a Tenant answers.
-type Deletion struct {
+// Delete deletes a tenant in the partition that has it, and says whether it is gone already.
+// here deletes it in this one.
+func (p *Placer) Delete(
+	ctx context.Context, name string, o *metav1.DeleteOptions,
+	here func(context.Context, *metav1.DeleteOptions) (t *tenantapi.Tenant, gone bool, err error),
+) (t *tenantapi.Tenant, gone bool, err error) {
+	d, err := p.remove(ctx, name, o, func(ctx context.Context, o *metav1.DeleteOptions) (deletion, error) {
+		t, gone, err := here(ctx, o)
+		return deletion{Tenant: t, Gone: gone}, err
+	})
+	return d.Tenant, d.Gone, err
+}
+
+// deletion is what the deletion of a Tenant answers.
+type deletion struct {
 	Tenant *tenantapi.Tenant
 	// Gone says that it is gone already.
 	Gone bool
 }
 
-// DeleteHere deletes a Tenant in the partition of this server.
-type DeleteHere func(ctx context.Context, o *metav1.DeleteOptions) (Deletion, error)
-
-// Delete deletes a tenant in the partition that has it. here deletes it in this one. The
-// placement says first that it goes, and goes last: the controller of home finishes the rest
-// (finish), whoever ended between two of these writes.
-func (p *Placer) Delete(
-	ctx context.Context, name string, o *metav1.DeleteOptions, here DeleteHere,
-) (Deletion, error) {
+// remove does what Delete does. The placement says first that the tenant goes, and goes last:
+// the controller of home finishes the rest (finish), whoever ended between two of these writes.
+func (p *Placer) remove(
+	ctx context.Context, name string, o *metav1.DeleteOptions,
+	here func(context.Context, *metav1.DeleteOptions) (deletion, error),
+) (deletion, error) {
 	switch {
 	case byHome(ctx):
 		return here(ctx, o)
@@ -57,7 +67,7 @@ func (p *Placer) Delete(
 		return p.deleteViaHome(ctx, name, o)
 	}
 	if err := p.know(ctx); err != nil {
-		return Deletion{}, err
+		return deletion{}, err
 	}
 	if !p.dir.Several() {
 		return here(ctx, o)
@@ -67,14 +77,14 @@ func (p *Placer) Delete(
 	case apierrors.IsNotFound(err):
 		return here(ctx, o) // of the time before there were others, or of none
 	case err != nil:
-		return Deletion{}, err
+		return deletion{}, err
 	}
 	to := placed.Spec.Partition
 	there, err := p.reach(ctx, to)
 	if err != nil {
-		return Deletion{}, err
+		return deletion{}, err
 	}
-	deleteIt := func(ctx context.Context, o *metav1.DeleteOptions) (Deletion, error) {
+	deleteIt := func(ctx context.Context, o *metav1.DeleteOptions) (deletion, error) {
 		if to == p.dir.Self() {
 			return here(ctx, o)
 		}
@@ -85,13 +95,13 @@ func (p *Placer) Delete(
 	}
 	if uid := placed.Status.TenantUID; uid != "" && o != nil && o.Preconditions != nil &&
 		o.Preconditions.UID != nil && *o.Preconditions.UID != uid {
-		return Deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
+		return deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
 			fmt.Errorf("the tenant has the UID %s, and the one to be deleted %s", uid, *o.Preconditions.UID))
 	}
 	before := placed.Status.Phase
 	if before == partitionapi.PlacementCreating && time.Since(placed.CreationTimestamp.Time) < patience {
 		// It may be made at this moment, and would be there without its placement.
-		return Deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
+		return deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
 			fmt.Errorf("it is being made: try again in %d seconds at the latest", patience/time.Second))
 	}
 	if before != partitionapi.PlacementDeleting {
@@ -101,12 +111,12 @@ func (p *Placer) Delete(
 			if refused(err) {
 				err = notYet(ctx, there, placed, err)
 			}
-			return Deletion{}, err
+			return deletion{}, err
 		}
 	}
 	// It is deleted from here on, whatever happens to this server.
 	if placed, err = p.setPhase(ctx, placed, partitionapi.PlacementDeleting); err != nil {
-		return Deletion{}, err
+		return deletion{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	deleted, err := deleteIt(ctx, o)
@@ -118,9 +128,9 @@ func (p *Placer) Delete(
 		// The controller may have been faster, which is a conflict, too.
 		switch t, getErr := there.Get(ctx, name, metav1.GetOptions{}); {
 		case apierrors.IsNotFound(getErr):
-			deleted, err = Deletion{}, getErr
+			deleted, err = deletion{}, getErr
 		case getErr == nil && !t.DeletionTimestamp.IsZero():
-			return Deletion{Tenant: t}, nil
+			return deletion{Tenant: t}, nil
 		}
 	}
 	answered := err
@@ -153,20 +163,20 @@ func dryRun(o *metav1.DeleteOptions) *metav1.DeleteOptions {
 }
 
 // lost is the end of a tenant that its partition does not have.
-func lost(name string, uid types.UID) Deletion {
-	return Deletion{Tenant: &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, Gone: true}
+func lost(name string, uid types.UID) deletion {
+	return deletion{Tenant: &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, Gone: true}
 }
 
 // deleteViaHome has home delete a tenant, which is read where it is: home knows, asked by a
 // partition, its own tenants only.
-func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.DeleteOptions) (Deletion, error) {
+func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.DeleteOptions) (deletion, error) {
 	home, err := p.reach(ctx, partitionapi.Home)
 	if err != nil {
-		return Deletion{}, err
+		return deletion{}, err
 	}
 	placed, err := p.dir.Find(ctx, name)
 	if err != nil {
-		return Deletion{}, answer(partitionapi.Home, err)
+		return deletion{}, answer(partitionapi.Home, err)
 	}
 	partition := partitionapi.Home // also of one from the time before there were others
 	if placed != nil {
@@ -174,7 +184,7 @@ func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.Delet
 	}
 	there, err := p.reach(ctx, partition)
 	if err != nil {
-		return Deletion{}, err
+		return deletion{}, err
 	}
 	return p.deleteAt(ctx, home, there, partition, name, o)
 }
@@ -182,7 +192,7 @@ func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.Delet
 // deleteAt has a tenant deleted at a partition, and reads in another one what became of it.
 func (p *Placer) deleteAt(
 	ctx context.Context, at, there *tenantapi.Client, partition, name string, o *metav1.DeleteOptions,
-) (Deletion, error) {
+) (deletion, error) {
 	var asked metav1.DeleteOptions
 	t, err := there.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && at != there {
@@ -191,12 +201,12 @@ func (p *Placer) deleteAt(
 			asked.DryRun, asked.Preconditions = o.DryRun, o.Preconditions
 		}
 		if err := at.Delete(ctx, name, asked); err != nil {
-			return Deletion{}, answer(partitionapi.Home, err)
+			return deletion{}, answer(partitionapi.Home, err)
 		}
 		return lost(name, ""), nil
 	}
 	if err != nil {
-		return Deletion{}, answer(partition, err)
+		return deletion{}, answer(partition, err)
 	}
 	asked.Preconditions = &metav1.Preconditions{UID: &t.UID}
 	if o != nil {
@@ -207,16 +217,16 @@ func (p *Placer) deleteAt(
 		}
 	}
 	if err := at.Delete(ctx, name, asked); err != nil {
-		return Deletion{}, answer(partition, err)
+		return deletion{}, answer(partition, err)
 	}
 	if len(asked.DryRun) > 0 {
-		return Deletion{Tenant: t}, nil
+		return deletion{Tenant: t}, nil
 	}
 	after, err := there.Get(ctx, name, metav1.GetOptions{})
 	if err != nil || after.UID != t.UID {
-		return Deletion{Tenant: t, Gone: apierrors.IsNotFound(err) || err == nil}, nil
+		return deletion{Tenant: t, Gone: apierrors.IsNotFound(err) || err == nil}, nil
 	}
-	return Deletion{Tenant: after}, nil
+	return deletion{Tenant: after}, nil
 }
 
 func (p *Placer) setPhase(

@@ -150,8 +150,8 @@ func placerOf(t *testing.T, a *api, phase partitionapi.PlacementPhase, created m
 	return New(known{}, peers{tenants}, placements, nil, logrus.NewEntry(logrus.StandardLogger()))
 }
 
-func nowhere(context.Context, *metav1.DeleteOptions) (Deletion, error) {
-	return Deletion{}, errors.New("it is not here")
+func nowhere(context.Context, *metav1.DeleteOptions) (*tenantapi.Tenant, bool, error) {
+	return nil, false, errors.New("it is not here")
 }
 
 func conflict() *apierrors.StatusError {
@@ -165,7 +165,7 @@ func TestDeletedByTwo(t *testing.T) {
 		a.tenant = nil
 		return conflict()
 	}}
-	_, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
+	_, _, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
 	if !apierrors.IsNotFound(err) || a.placement != nil {
 		t.Errorf("%v, the placement is %+v", err, a.placement)
 	}
@@ -174,9 +174,10 @@ func TestDeletedByTwo(t *testing.T) {
 		a.tenant.DeletionTimestamp = &now
 		return conflict()
 	}}
-	d, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
-	if err != nil || d.Tenant == nil || a.placement.Status.Phase != partitionapi.PlacementDeleting {
-		t.Errorf("%+v, %v, the placement is %+v", d, err, a.placement)
+	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+	deleted, _, err := p.Delete(t.Context(), "t", nil, nowhere)
+	if err != nil || deleted == nil || a.placement.Status.Phase != partitionapi.PlacementDeleting {
+		t.Errorf("%+v, %v, the placement is %+v", deleted, err, a.placement)
 	}
 }
 
@@ -185,17 +186,17 @@ func TestDeletionOfALostTenant(t *testing.T) {
 	a := &api{}
 	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
 	a.tenant = nil
-	with := func(uid types.UID) (Deletion, error) {
+	with := func(uid types.UID) (*tenantapi.Tenant, bool, error) {
 		o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 		return p.Delete(t.Context(), "t", &o, nowhere)
 	}
-	if d, err := with("other"); !apierrors.IsConflict(err) || a.placement == nil {
+	if d, _, err := with("other"); !apierrors.IsConflict(err) || a.placement == nil {
 		t.Errorf("another one: %+v, %v, the placement is %+v", d, err, a.placement)
 	}
-	if d, err := with("u"); err != nil || !d.Gone || d.Tenant.UID != "u" || a.placement != nil {
+	if d, gone, err := with("u"); err != nil || !gone || d.UID != "u" || a.placement != nil {
 		t.Errorf("%+v, %v, the placement is %+v", d, err, a.placement)
 	}
-	if _, err := p.Delete(t.Context(), "t", nil, nowhere); err == nil {
+	if _, _, err := p.Delete(t.Context(), "t", nil, nowhere); err == nil {
 		t.Error("what is not there is deleted")
 	}
 }
@@ -205,7 +206,7 @@ func TestRefusedDeletion(t *testing.T) {
 	for what, refuse := range map[string]*apierrors.StatusError{"conflict": conflict(),
 		"forbidden": apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("by a webhook"))} {
 		a := &api{deleting: func(*api) *apierrors.StatusError { return refuse }}
-		_, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
+		_, _, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
 		if apierrors.ReasonForError(err) != refuse.ErrStatus.Reason ||
 			a.placement.Status.Phase != partitionapi.PlacementActive {
 			t.Errorf("%s: %v, the placement is %+v", what, err, a.placement)
@@ -222,11 +223,11 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		judge := func(*api) *apierrors.StatusError { return refuse }
 		a := &api{trying: judge, deleting: judge}
 		p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
-		_, err := p.Delete(t.Context(), "t", nil, nowhere)
+		_, _, err := p.Delete(t.Context(), "t", nil, nowhere)
 		if apierrors.ReasonForError(err) != refuse.ErrStatus.Reason || a.deleted > 0 || len(a.phases) > 0 {
 			t.Errorf("%s: %v, the placement was %v", what, err, a.phases)
 		}
-		if _, err = p.Delete(t.Context(), "t", nil, nowhere); err == nil || a.tenant == nil {
+		if _, _, err = p.Delete(t.Context(), "t", nil, nowhere); err == nil || a.tenant == nil {
 			t.Errorf("%s, again: %v", what, err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestNothingIsBegunThatIsRefused(t *testing.T) {
 		"it is made now": {partitionapi.PlacementCreating, nil},
 	} {
 		a := &api{deleting: func(a *api) *apierrors.StatusError { return nil }}
-		_, err := placerOf(t, a, c.phase, metav1.Now()).Delete(t.Context(), "t", c.o, nowhere)
+		_, _, err := placerOf(t, a, c.phase, metav1.Now()).Delete(t.Context(), "t", c.o, nowhere)
 		if !apierrors.IsConflict(err) || a.deleted > 0 || a.placement.Status.Phase != c.phase {
 			t.Errorf("%s: %v, the placement is %+v", what, err, a.placement)
 		}
@@ -256,7 +257,7 @@ func TestNothingIsBegunThatIsRefused(t *testing.T) {
 func TestPartitionThatStarts(t *testing.T) {
 	a := &api{starting: true}
 	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
-	if _, err := p.Delete(t.Context(), "t", nil, nowhere); !apierrors.IsServiceUnavailable(err) ||
+	if _, _, err := p.Delete(t.Context(), "t", nil, nowhere); !apierrors.IsServiceUnavailable(err) ||
 		a.placement.Status.Phase != partitionapi.PlacementActive {
 		t.Errorf("deleted: %v, the placement is %+v", err, a.placement)
 	}

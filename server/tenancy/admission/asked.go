@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // author is who wrote what a request stores in the space of a tenant.
@@ -53,7 +52,7 @@ func makes(controller string, r schema.GroupResource) bool {
 // authorOf tells who wrote what is in a request.
 func authorOf(attr admission.Attributes) author {
 	u := attr.GetUserInfo()
-	if !space.IsSystem(authn.TenantOf(u)) {
+	if !space.IsSystem(space.TenantOf(u)) {
 		return aUser
 	}
 	op := attr.GetOperation()

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/authz"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -28,7 +27,7 @@ var errUndecided = errors.New("what the user may do cannot be decided")
 func (c composing) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
 	who := composedUser(attr.GetUser(), c.tenant)
 	question, ctx := authz.Question(c.kinds, c.tenant, attr, who), authz.Apart(ctx, c.tenant)
-	if !space.IsSystem(authn.TenantOf(who)) {
+	if !space.IsSystem(space.TenantOf(who)) {
 		return c.inner.Authorize(ctx, question)
 	}
 	// A controller of the cluster writes for the tenant. What else it may do, and by

@@ -9,6 +9,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Options configures Wrap.
@@ -59,7 +61,7 @@ func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 // come and go.
 func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, life, bool, error) {
 	if response := t.verified.user(req); response != nil {
-		of, err := t.life(req.Context(), TenantOf(response.User), peer(req))
+		of, err := t.life(req.Context(), space.TenantOf(response.User), peer(req))
 		if err != nil {
 			return nil, of, false, err
 		}
@@ -80,7 +82,7 @@ func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, lif
 			Error("Refusing a user whose tenant is not clear")
 		return nil, life{}, false, err
 	}
-	of, err := t.life(req.Context(), TenantOf(who), certificateOf(req, response.User))
+	of, err := t.life(req.Context(), space.TenantOf(who), certificateOf(req, response.User))
 	if err != nil {
 		return nil, of, false, err
 	}
@@ -166,7 +168,7 @@ func withAnswer(req *http.Request, m *remembered) *http.Request {
 func Confine(inner authenticator.Request, tenant string) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := inner.AuthenticateRequest(req)
-		if err != nil || !ok || response == nil || TenantOf(response.User) != tenant {
+		if err != nil || !ok || response == nil || space.TenantOf(response.User) != tenant {
 			return nil, false, errToken
 		}
 		return response, true, nil

@@ -95,7 +95,7 @@ func TestTenantOfUsers(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
-			if got := TenantOf(response.User); got != c.tenant {
+			if got := space.TenantOf(response.User); got != c.tenant {
 				t.Errorf("got tenant %q", got)
 			}
 			if _, marked := response.User.GetExtra()[space.Extra]; marked != (c.tenant != space.System) {
@@ -116,16 +116,16 @@ func TestTenantOfAmbiguousUser(t *testing.T) {
 		&user.DefaultInfo{Name: "a", Extra: tenantExtra("t1", "t2")},
 		&user.DefaultInfo{Name: "system:serviceaccount:default.t1:a", Extra: tenantExtra("t2")},
 	} {
-		if got := TenantOf(u); got != space.All {
+		if got := space.TenantOf(u); got != space.All {
 			t.Errorf("%v: got %q", u, got)
 		}
 	}
 	// Upstream drops the extra attributes of a service account that takes on
 	// the identity of its node.
-	if got := TenantOf(&user.DefaultInfo{Name: "system:serviceaccount:default.t1:a"}); got != "t1" {
+	if got := space.TenantOf(&user.DefaultInfo{Name: "system:serviceaccount:default.t1:a"}); got != "t1" {
 		t.Errorf("got %q", got)
 	}
-	if got := TenantOf(nil); got != space.System {
+	if got := space.TenantOf(nil); got != space.System {
 		t.Errorf("got %q", got)
 	}
 }
@@ -160,7 +160,7 @@ func TestTokenFile(t *testing.T) {
 		response, ok, err := request.AuthenticateRequest(&http.Request{
 			Header: http.Header{"Authorization": {"Bearer " + token}},
 		})
-		if err != nil || !ok || TenantOf(response.User) != want.tenant {
+		if err != nil || !ok || space.TenantOf(response.User) != want.tenant {
 			t.Errorf("%s: got %v, %v, %v, want %s", token, response, ok, err, want.tenant)
 			continue
 		}
@@ -174,13 +174,13 @@ func TestTokenFile(t *testing.T) {
 		"Connection": {"upgrade"}, "Upgrade": {"websocket"},
 		"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.YQ, v5.channel.k8s.io"},
 	}})
-	if err != nil || !ok || TenantOf(response.User) != "t1" {
+	if err != nil || !ok || space.TenantOf(response.User) != "t1" {
 		t.Errorf("websocket: got %v, %v, %v", response, ok, err)
 	}
 	// The same token does not make the user of another authenticator theirs.
 	other := Wrap(fixed(&user.DefaultInfo{Name: "root", UID: "0"}), Options{TokenFile: tokens})
 	response, _, err = other.AuthenticateRequest(&http.Request{Header: http.Header{"Authorization": {"Bearer a"}}})
-	if err != nil || TenantOf(response.User) != space.System {
+	if err != nil || space.TenantOf(response.User) != space.System {
 		t.Errorf("got %v, %v", response, err)
 	}
 
@@ -207,7 +207,7 @@ func TestEarlyAnswersOnce(t *testing.T) {
 	original := (&http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{}}).WithContext(context.Background())
 
 	req, response, ok, err := Early(a, original)
-	if err != nil || !ok || TenantOf(response.User) != "t1" || calls != 1 {
+	if err != nil || !ok || space.TenantOf(response.User) != "t1" || calls != 1 {
 		t.Fatal(response, ok, err, calls)
 	}
 	if got := Authenticated(req.Context()); got == nil || got.GetName() != "alice" {

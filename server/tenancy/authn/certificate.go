@@ -72,7 +72,7 @@ func FromCertificate(cert *x509.Certificate) (Identity, error) {
 // ofNode is a user with the life that the certificate of a node says, which whoever judges
 // nodes asks for. Nobody says it otherwise but another server of the cluster.
 func ofNode(u user.Info, cert *x509.Certificate) user.Info {
-	if cert == nil || TenantOf(u) != space.System || !slices.Contains(u.GetGroups(), user.NodesGroup) {
+	if cert == nil || space.TenantOf(u) != space.System || !slices.Contains(u.GetGroups(), user.NodesGroup) {
 		return u
 	}
 	out := &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(),

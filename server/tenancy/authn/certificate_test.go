@@ -162,8 +162,8 @@ func TestClientCertificates(t *testing.T) {
 			u := response.User
 			groups := slices.Sorted(slices.Values(u.GetGroups()))
 			want := slices.Sorted(slices.Values(append(slices.Clone(c.groups), user.AllAuthenticated)))
-			if u.GetName() != c.user || !slices.Equal(groups, want) || TenantOf(u) != c.tenant {
-				t.Errorf("got %q of %s in %q, want %q of %s in %q", u.GetName(), TenantOf(u), groups,
+			if u.GetName() != c.user || !slices.Equal(groups, want) || space.TenantOf(u) != c.tenant {
+				t.Errorf("got %q of %s in %q, want %q of %s in %q", u.GetName(), space.TenantOf(u), groups,
 					c.user, c.tenant, want)
 			}
 			extra, marked := u.GetExtra()[space.Extra]
@@ -182,7 +182,7 @@ func TestClientCertificates(t *testing.T) {
 		response, ok, err := a.AuthenticateRequest(&http.Request{
 			TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}},
 		})
-		if err != nil || !ok || TenantOf(response.User) != "t2" {
+		if err != nil || !ok || space.TenantOf(response.User) != "t2" {
 			t.Errorf("got %v, %v, %v", response, ok, err)
 		}
 	})

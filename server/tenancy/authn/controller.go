@@ -18,13 +18,13 @@ func IsController(u user.Info) bool {
 		"disruption-controller":
 		return true
 	}
-	return u != nil && space.IsSystem(TenantOf(u)) && u.GetName() == user.KubeControllerManager
+	return u != nil && space.IsSystem(space.TenantOf(u)) && u.GetName() == user.KubeControllerManager
 }
 
 // ControllerAccount is the name of the service account that a user is, if it is one of
 // kube-system in the system space, where upstream's controllers have theirs; else "".
 func ControllerAccount(u user.Info) string {
-	if u == nil || !space.IsSystem(TenantOf(u)) {
+	if u == nil || !space.IsSystem(space.TenantOf(u)) {
 		return ""
 	}
 	name, ok := strings.CutPrefix(u.GetName(), "system:serviceaccount:kube-system:")

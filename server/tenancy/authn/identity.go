@@ -27,35 +27,6 @@ const (
 	bootstrapGroup = "system:bootstrappers"
 )
 
-// TenantOf is the tenant of an authenticated user, space.System when they have
-// none. A user with two tenants gets space.All, which is the name of no
-// tenant, so that they reach nothing.
-//
-// A service account is known by its name even where its extra attributes were
-// lost, as upstream does for some forms of impersonation.
-func TenantOf(u user.Info) string {
-	if u == nil {
-		return space.System
-	}
-	tenant := ""
-	for _, t := range u.GetExtra()[space.Extra] {
-		if tenant != "" && tenant != t {
-			return space.All
-		}
-		tenant = t
-	}
-	ofAccount, _ := space.SplitUser(u.GetName())
-	switch {
-	case tenant == "" && ofAccount == "":
-		return space.System
-	case tenant == "":
-		return ofAccount
-	case ofAccount != "" && ofAccount != tenant:
-		return space.All
-	}
-	return tenant
-}
-
 // identify finds the tenant of an authenticated user and returns the user as
 // they are known inside.
 func (t *tenanted) identify(req *http.Request, token string, u user.Info) (user.Info, error) {

@@ -79,7 +79,7 @@ func (v *verified) user(req *http.Request) *authenticator.Response {
 // remember keeps the answer to a request if its certificate gave it.
 func (v *verified) remember(req *http.Request, response *authenticator.Response) {
 	cert := peer(req)
-	if cert == nil || certificateOf(req, response.User) != cert || space.IsSystem(TenantOf(response.User)) {
+	if cert == nil || certificateOf(req, response.User) != cert || space.IsSystem(space.TenantOf(response.User)) {
 		return
 	}
 	v.users.Add(cert, &verifiedUser{response: *response, until: v.clock.Now().Add(verifiedFor)})

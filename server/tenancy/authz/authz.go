@@ -120,11 +120,11 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 
 // border finds out by whose roles a user is judged, or refuses them.
 func border(ctx context.Context, u user.Info) (tenant, refusal string) {
-	tenant = authn.TenantOf(u)
+	tenant = space.TenantOf(u)
 	addressed, toSpace := space.FromContext(ctx)
-	asker := authn.TenantOf(authn.Authenticated(ctx))
+	asker := space.TenantOf(authn.Authenticated(ctx))
 	if who, ok := request.UserFrom(ctx); ok && space.IsSystem(asker) {
-		asker = authn.TenantOf(who)
+		asker = space.TenantOf(who)
 	}
 	switch {
 	case !space.IsSystem(asker) && asker != tenant:

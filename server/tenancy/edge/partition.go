@@ -17,7 +17,6 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
@@ -35,9 +34,33 @@ type Partitions interface {
 	// Find asks the home partition for the placement of a tenant that is not known.
 	Find(ctx context.Context, tenant string) (*partitionapi.TenantPlacement, error)
 	// Received takes the mark off a request that another partition sent on.
-	Received(req *http.Request) *proxy.Mark
+	Received(req *http.Request) *Mark
 	// Forward sends a request on.
-	Forward(w http.ResponseWriter, req *http.Request, to proxy.Target)
+	Forward(w http.ResponseWriter, req *http.Request, to Target)
+}
+
+// Mark is what another partition says of a request that it sent on.
+type Mark struct {
+	// Partition sent it.
+	Partition string
+	// TenantUID is the Tenant of its user, "" for users of the system and for those whom
+	// this server has to authenticate.
+	TenantUID types.UID
+	// Tenant is that of its user, "" if this server has to authenticate them.
+	Tenant string
+	// Address is where the request came from, "" if that is not said.
+	Address string
+}
+
+// Target is where a request goes, and for whom.
+type Target struct {
+	Partition string
+	// User is who asks; nil leaves it to the other side, which gets the bearer token.
+	User user.Info
+	// TenantUID is the Tenant of the user.
+	TenantUID types.UID
+	// Long requests take as long as the client likes.
+	Long bool
 }
 
 // others sends requests to other partitions. Without partitions nothing goes anywhere.
@@ -48,7 +71,7 @@ type others struct {
 
 // fromPartition takes off a request what other partitions said of it, and the partition
 // that its path names: /partitions/NAME/...
-func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.Mark, named string) {
+func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *Mark, named string) {
 	if o.partitions == nil {
 		return req, nil, ""
 	}
@@ -88,7 +111,7 @@ func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request, en
 		return false
 	}
 	entry.sentOn() // the request waits for its seat where it is served
-	o.partitions.Forward(w, req, proxy.Target{Partition: to, Long: r.long})
+	o.partitions.Forward(w, req, Target{Partition: to, Long: r.long})
 	return true
 }
 
@@ -128,7 +151,7 @@ func (o *others) elsewhere(w http.ResponseWriter, req *http.Request, r *request,
 		}
 		return false, nil
 	}
-	to := proxy.Target{User: r.user, Long: r.long}
+	to := Target{User: r.user, Long: r.long}
 	var err error
 	if to.Partition, to.TenantUID, err = o.partitionOf(req, r); err != nil || to.Partition == "" {
 		return false, err

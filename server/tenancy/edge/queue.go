@@ -16,8 +16,6 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/proxy"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
@@ -122,13 +120,13 @@ type admission struct {
 }
 
 // enter waits for the seat of a request. A queue that is nil has no one wait.
-func (q *queue) enter(req *http.Request, mark *proxy.Mark, work fairqueue.Work) (*admission, error) {
+func (q *queue) enter(req *http.Request, mark *Mark, work fairqueue.Work) (*admission, error) {
 	a := q.from(req, mark, work)
 	return a, a.acquire(req.Context())
 }
 
 // refuse returns when a request that has no seat may be told that it is refused.
-func (q *queue) refuse(req *http.Request, mark *proxy.Mark) {
+func (q *queue) refuse(req *http.Request, mark *Mark) {
 	if a := q.from(req, mark, 0); a.q != nil {
 		q.hold(req.Context(), a.flow, len(req.URL.RawQuery))
 	}
@@ -136,7 +134,7 @@ func (q *queue) refuse(req *http.Request, mark *proxy.Mark) {
 
 // from tells in which flow a request waits. One that another server sent on waits among those of
 // its user's tenant, or of its client's address, as if it had come by itself.
-func (q *queue) from(req *http.Request, mark *proxy.Mark, work fairqueue.Work) *admission {
+func (q *queue) from(req *http.Request, mark *Mark, work fairqueue.Work) *admission {
 	if q == nil || fromItself(req) {
 		return &admission{}
 	}
@@ -200,7 +198,7 @@ func (a *admission) identified(ctx context.Context, u user.Info, charged string)
 	if flow == a.flow {
 		return nil
 	}
-	own := tenantFlow(authn.TenantOf(u))
+	own := tenantFlow(space.TenantOf(u))
 	a.flow, a.others = flow, flow != own
 	if a.others {
 		a.work = ledger.Controllers

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/proxy"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
@@ -66,7 +64,7 @@ func TestFlowsOfRequests(t *testing.T) {
 				t.Errorf("%s, request %d: flow %q, want %q", c.what, i+1, a.flow, want)
 			}
 			if c.user != nil {
-				if err := a.identified(t.Context(), c.user, authn.TenantOf(c.user)); err != nil {
+				if err := a.identified(t.Context(), c.user, space.TenantOf(c.user)); err != nil {
 					t.Errorf("%s: %v", c.what, err)
 				}
 			}
@@ -133,22 +131,22 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 	const client = "address:198.51.100.9"
 	for i, c := range []struct {
 		what        string
-		mark        proxy.Mark
+		mark        Mark
 		token       string
 		user        user.Info // nil: refused
 		first, last string    // flows before and after the user is known
 	}{
-		{"a tenant's user", proxy.Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
-		{"one of another", proxy.Mark{Tenant: "b"}, "", of("b"), "tenant:b", "tenant:b"},
-		{"of the system", proxy.Mark{Tenant: space.System}, "", system, "", ""},
-		{"of the first again", proxy.Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
-		{"nobody", proxy.Mark{}, "", anonymous, client, client},
-		{"a token", proxy.Mark{}, "x", of("a"), client, "tenant:a"},
-		{"another", proxy.Mark{}, "y", of("b"), client, "tenant:b"},
-		{"a wrong one", proxy.Mark{}, "z", nil, client, client},
-		{"the first token again", proxy.Mark{}, "x", of("a"), "tenant:a", "tenant:a"},
-		{"a mark that is wrong", proxy.Mark{Tenant: "a"}, "", of("b"), "tenant:a", "tenant:b"},
-		{"and the next", proxy.Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
+		{"a tenant's user", Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
+		{"one of another", Mark{Tenant: "b"}, "", of("b"), "tenant:b", "tenant:b"},
+		{"of the system", Mark{Tenant: space.System}, "", system, "", ""},
+		{"of the first again", Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
+		{"nobody", Mark{}, "", anonymous, client, client},
+		{"a token", Mark{}, "x", of("a"), client, "tenant:a"},
+		{"another", Mark{}, "y", of("b"), client, "tenant:b"},
+		{"a wrong one", Mark{}, "z", nil, client, client},
+		{"the first token again", Mark{}, "x", of("a"), "tenant:a", "tenant:a"},
+		{"a mark that is wrong", Mark{Tenant: "a"}, "", of("b"), "tenant:a", "tenant:b"},
+		{"and the next", Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
 	} {
 		req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 		req.RemoteAddr = "192.0.2.7:1000"
@@ -165,7 +163,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			t.Errorf("%d, %s: flow %q, want %q", i, c.what, a.flow, c.first)
 		}
 		if c.user != nil {
-			if err := a.identified(t.Context(), c.user, authn.TenantOf(c.user)); err != nil {
+			if err := a.identified(t.Context(), c.user, space.TenantOf(c.user)); err != nil {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -23,7 +22,7 @@ import (
 type request struct {
 	// mark is that of a request which another partition sent on, partition the one that the
 	// path of the client begins with. They are set before all others.
-	mark      *proxy.Mark
+	mark      *Mark
 	partition string
 
 	// Set by read.
@@ -88,7 +87,7 @@ func (r *request) prefix() string {
 
 // identify resolves the space by the user.
 func (r *request) identify(u user.Info, header http.Header) {
-	r.user, r.userTenant = u, authn.TenantOf(u)
+	r.user, r.userTenant = u, space.TenantOf(u)
 	r.ofTenant = r.userTenant
 	if space.IsSystem(r.userTenant) {
 		// Whether the user may impersonate is for the authorizer to say.

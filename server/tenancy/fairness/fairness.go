@@ -10,7 +10,6 @@ import (
 	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
@@ -43,7 +42,7 @@ func flowOf(u user.Info) user.Info {
 	if u == nil {
 		return u
 	}
-	tenant := authn.TenantOf(u)
+	tenant := space.TenantOf(u)
 	if space.IsSystem(tenant) {
 		return u
 	}

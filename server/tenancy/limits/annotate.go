@@ -13,7 +13,6 @@ import (
 	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // Annotation is the key in audit events that names the tenant.
@@ -27,7 +26,7 @@ func tenantOf(ctx context.Context) string {
 		return tenant
 	}
 	if u, ok := request.UserFrom(ctx); ok {
-		if tenant := authn.TenantOf(u); !space.IsSystem(tenant) {
+		if tenant := space.TenantOf(u); !space.IsSystem(tenant) {
 			return tenant
 		}
 	}

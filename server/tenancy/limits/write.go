@@ -14,7 +14,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 const (
@@ -61,7 +60,7 @@ func (s *limited) write(ctx context.Context, key string) *write {
 	u, ok := request.UserFrom(ctx)
 	return &write{
 		limited: s, tenant: tenant, name: name, key: s.storedKey(key),
-		system: !ok || space.IsSystem(authn.TenantOf(u)),
+		system: !ok || space.IsSystem(space.TenantOf(u)),
 	}
 }
 

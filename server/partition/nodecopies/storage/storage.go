@@ -22,7 +22,6 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // Extend extends upstream's storage of nodes, among others by path. The importer is a user
@@ -52,7 +51,7 @@ func nothing(context.Context, bool) {}
 
 func (k keeper) trusts(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
-	return ok && u.GetName() == k.importer && space.IsSystem(authn.TenantOf(u)) && !bootstrap.Impersonated(ctx)
+	return ok && u.GetName() == k.importer && space.IsSystem(space.TenantOf(u)) && !bootstrap.Impersonated(ctx)
 }
 
 // create sets UID and time of a copy. Upstream calls it when it has filled in its own.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/crd"
 )
 
@@ -176,5 +175,5 @@ func (d *store) DeleteCollection(
 // ofSystem reports whether a user of the system asks.
 func ofSystem(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
-	return !ok || space.IsSystem(authn.TenantOf(u))
+	return !ok || space.IsSystem(space.TenantOf(u))
 }

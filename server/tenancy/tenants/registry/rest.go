@@ -18,7 +18,6 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
-	"github.com/a4s-io/a4s/server/partition/placement"
 )
 
 // registered is evaluated when the package is initialized: a scheme must not
@@ -36,9 +35,11 @@ type Usage func(*tenantapi.Tenant) []tenantapi.LimitUsage
 // Placer makes and deletes tenants in the partitions that they belong to.
 type Placer interface {
 	Create(ctx context.Context, t *tenantapi.Tenant, o *metav1.CreateOptions,
-		here placement.Here[*tenantapi.Tenant]) (*tenantapi.Tenant, error)
+		here func(context.Context) (*tenantapi.Tenant, error)) (*tenantapi.Tenant, error)
+	// Delete also says whether the tenant is gone already.
 	Delete(ctx context.Context, name string, o *metav1.DeleteOptions,
-		here placement.DeleteHere) (placement.Deletion, error)
+		here func(context.Context, *metav1.DeleteOptions) (t *tenantapi.Tenant, gone bool, err error),
+	) (t *tenantapi.Tenant, gone bool, err error)
 }
 
 // Storage returns the REST storage of tenants and of their status, by path.
@@ -189,17 +190,17 @@ func (r *tenantREST) Delete(
 	if r.placer == nil {
 		return r.store.Delete(ctx, name, validate, options)
 	}
-	deleted, err := r.placer.Delete(ctx, name, options, func(
+	deleted, gone, err := r.placer.Delete(ctx, name, options, func(
 		ctx context.Context, options *metav1.DeleteOptions,
-	) (placement.Deletion, error) {
+	) (*tenantapi.Tenant, bool, error) {
 		obj, gone, err := r.store.Delete(ctx, name, validate, options)
 		t, _ := obj.(*tenantapi.Tenant)
-		return placement.Deletion{Tenant: t, Gone: gone}, err
+		return t, gone, err
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	return deleted.Tenant, deleted.Gone, nil
+	return deleted, gone, nil
 }
 
 func (r *tenantREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
