@@ -95,14 +95,6 @@ func (h *serverHealth) start(client kubernetes.Interface) {
 	m.OnChange(health.Events(client.CoreV1(), scheme.Scheme, about, h.cfg.Agent.NodeName))
 }
 
-// watchGroups has the service groups watched, too.
-func (h *serverHealth) watchGroups(check health.Check, metrics health.Metrics) {
-	if h.monitor != nil {
-		h.monitor.Add("service groups", check)
-		h.monitor.AddMetrics(metrics)
-	}
-}
-
 // datastoreRuns reports what there is once the datastore runs.
 func (h *serverHealth) datastoreRuns(keys *secretsEncryption, c *cas.Controller) {
 	h.mu.Lock()

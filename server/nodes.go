@@ -126,7 +126,8 @@ func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID,
 		Partition: s.partition.self(), Roles: s.partition.request(s.addresses).Roles}
 	if s.spaces != nil {
-		st.ServiceGroupRevision = s.spaces.Applied()
+		p, _ := s.spaces.Progress()
+		st.ServiceGroupRevision = p.Revision
 	}
 	states := group.States()
 	if s.others != nil {

@@ -32,7 +32,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/heap"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
-	"github.com/a4s-io/a4s/server/groups/load"
+	"github.com/a4s-io/a4s/server/groups"
 	"github.com/a4s-io/a4s/server/nodeapi"
 	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/tenancy"
@@ -92,7 +92,7 @@ type Server struct {
 	servers   *servers.Registry // set by Serve, nil on the only server
 	lives     *nodelife.Records // set by Serve
 	spaces    *tenancy.Spaces   // set by Serve
-	load      *load.Counters    // nil without service groups
+	groups    groups.Wing
 	others    func() []component.State
 }
 
@@ -125,9 +125,8 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 		renewal: &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, partition: part,
 			log: log},
 		health: &serverHealth{cfg: cfg, files: f, datastore: st},
-	}
-	if cfg.ServiceGroupID != "" {
-		s.load = load.New()
+		groups: groups.New(groups.Options{ID: cfg.ServiceGroupID, Server: cfg.Agent.NodeName,
+			Balances: cfg.AutoPartition}),
 	}
 	if err := s.upstream.validate(); err != nil {
 		return nil, err
@@ -260,20 +259,17 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	s.spaces, s.servers = spaces, s.registry(client, spaces)
-	follow, err := s.followGroups(internal, supervisor)
+	s.spaces = spaces
+	s.servers = s.registry(client)
+	everything, err := s.groups.Follow(s.servers, client, internal, supervisor)
 	if err != nil {
 		return nil, err
 	}
-	everything := client
-	if len(follow) > 0 { // with another transport
-		if everything, err = kubernetes.NewForConfig(supervisor); err != nil {
-			return nil, fmt.Errorf("making the supervisor's client of everything: %w", err)
-		}
-	}
-	forNodes := nodes{addresses: nodeapi.NewAddresses(everything)}
+	s.upstream.wrap = everything.Wrap
+	forNodes := nodes{addresses: nodeapi.NewAddresses(everything.Client)}
 	if !s.cfg.DisableNetworkPolicy {
-		forNodes.policies = networkpolicy.New(everything, s.pool, logrus.WithField("component", networkpolicy.Name))
+		forNodes.policies = networkpolicy.New(everything.Client, s.pool,
+			logrus.WithField("component", networkpolicy.Name))
 	}
 	api, err := s.nodeAPI(client, forNodes, extra, keys, cas, group)
 	if err != nil {
@@ -288,15 +284,17 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	served := seams(spaces, api.Handler, metrics, s.resources, bounds, s.partition.name())
-	served.Endpoints = s.apiEndpoints()
+	served.Endpoints = s.groups.Endpoints()
 	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(served))); err != nil {
 		return nil, err
 	}
 	group.Start(ctx, running("node-records", s.lives.Run))
-	for _, c := range follow {
+	for _, c := range everything.Components {
 		group.Start(ctx, c)
 	}
-	group.Start(ctx, apiserver.Hooks(client, s.forgetGroups()))
+	group.Start(ctx, apiserver.Hooks(client, func(ctx context.Context) error {
+		return s.groups.Served(ctx, s.files.restConfig(s.files.pki.Supervisor))
+	}))
 	for _, c := range spaces.Components() {
 		group.Start(ctx, c)
 	}
@@ -313,8 +311,13 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if s.servers != nil {
 		group.Start(ctx, s.servers.Component())
 	}
-	if err := s.startServiceGroup(ctx, group, client, leader); err != nil {
+	ofGroup, err := s.groups.Components(groups.Work{Client: client, Admin: s.files.restConfig(s.files.pki.Admin),
+		Servers: s.servers, Spaces: spaces, Monitor: s.health.monitor, Leader: leader.Only})
+	if err != nil {
 		return nil, err
+	}
+	for _, c := range ofGroup {
+		group.Start(ctx, c)
 	}
 	if s.peers.clustered {
 		group.Start(ctx, leader.Only(members.New(client, s.store.members(), s.log)))

@@ -41,7 +41,7 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*ten
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
 		Partitions: atEdge{parts}, Placer: parts.placer,
-		Load:        s.load,
+		Load:        s.groups.Load(),
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Inside: s.inside, Tunnel: s.tunnel(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
 		RootCA: string(rootCA), Pool: s.pool,

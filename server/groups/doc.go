@@ -1,5 +1,6 @@
-// Package groups holds what servers of service groups have (seed: data-partition). Servers of one datastore are
-// divided into groups; a DataPartitionConfig gives a group a range of tenants, which its servers cache.
+// Package groups is the wing of service groups (seed: data-partition). Servers of one datastore are divided into
+// groups; a DataPartitionConfig gives a group a range of tenants, which its servers cache. Wing is all that the wiring
+// of the server asks for; that of a server without a group adds nothing.
 //
 //   - ranged: a client of etcd that lists and watches the ranges of a group
 //   - serving: the storage above it, which answers for all tenants
@@ -10,4 +11,6 @@
 // those of all groups: nodes have them, too.
 //
 // Invariant: nothing here knows tenancy or the partitions of a cluster. tests/architecture holds that.
+//
+// Only the wiring of the server imports this package. The storage of tenants imports ranged and serving, cmd balance.
 package groups

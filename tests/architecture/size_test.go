@@ -27,6 +27,7 @@ var wiring = map[string]string{
 	".":              "main chooses the program",
 	"cmd/process":    "it makes one process of server and agent",
 	"server":         "it makes the parts of a server, in order",
+	"server/groups":  "it makes the parts of a service group",
 	"server/tenancy": "it puts tenancy into the seams of the API server",
 	"server/addons":  "it makes the add-ons that are enabled",
 	"agent":          "it makes the parts of a node, in order",
