@@ -60,13 +60,6 @@ func newCAs(f *files, s *store, log *logrus.Entry) (*cas.Controller, error) {
 	})
 }
 
-// errSharedCAs refuses what would part this partition from others.
-func errSharedCAs() error {
-	return &problem.Precondition{What: "certificate authorities",
-		Err: errors.New("the partitions of the cluster share them, and they cannot be replaced in all of them yet"),
-		Fix: "keep them; certificates are renewed with: a4s certificate rotate"}
-}
-
 // replaceCAs is `a4s certificate rotate-ca` beside a running server.
 func replaceCAs(
 	ctx context.Context, controller *cas.Controller, tokens *jointoken.ServerTokens, req joinapi.CAsRequest,

@@ -12,6 +12,7 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/renewal"
+	"github.com/a4s-io/a4s/server/partition"
 )
 
 // certificates renews the certificates of the control plane. The components
@@ -21,7 +22,7 @@ type certificates struct {
 	files     *files
 	addresses *addresses
 	clustered bool // several servers share embedded etcd
-	partition *partition
+	partition *partition.Own
 	log       *logrus.Entry
 	mu        sync.Mutex // one renewal at a time
 }
@@ -35,7 +36,7 @@ func (c *certificates) life() time.Duration {
 }
 
 func (c *certificates) options(force bool) pki.Options {
-	o := pki.Options{SANs: c.addresses.sans, Life: c.life(), Force: force, Partition: c.partition.name()}
+	o := pki.Options{SANs: c.addresses.sans, Life: c.life(), Force: force, Partition: c.partition.Name()}
 	if c.clustered {
 		o.EtcdSANs = []string{c.addresses.node.String(), c.cfg.Agent.NodeName}
 	}

@@ -21,7 +21,7 @@ import (
 func (s *Server) bundle() (*joinapi.ServerBundle, error) {
 	f := s.files
 	b := &joinapi.ServerBundle{Settings: sharedSettings(s.cfg), ServerToken: s.tokens.Server().Password,
-		AgentToken: s.tokens.Agent().Password, Partition: s.partition.member}
+		AgentToken: s.tokens.Agent().Password, Partition: s.partition.Member()}
 	var err error
 	if b.PKI, err = pki.ReadShared(f.pki.Dir); err != nil {
 		return nil, fmt.Errorf("reading what servers share: %w", err)

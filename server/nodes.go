@@ -26,9 +26,9 @@ type nodes struct {
 }
 
 func (n nodes) start(ctx context.Context, group *component.Group) {
-	group.Start(ctx, running("pod-addresses", n.addresses.Run))
+	group.Start(ctx, component.Running("pod-addresses", n.addresses.Run))
 	if n.policies != nil {
-		group.Start(ctx, running(networkpolicy.Name, n.policies.Run))
+		group.Start(ctx, component.Running(networkpolicy.Name, n.policies.Run))
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *Server) nodeAPI(
 	if err != nil {
 		return nil, err
 	}
-	register, err := s.partition.register(s.files.restConfig(s.files.pki.Supervisor), s.addresses)
+	register, err := s.partition.Register()
 	if err != nil {
 		return nil, err
 	}
@@ -58,22 +58,22 @@ func (s *Server) nodeAPI(
 			if err := s.onlyMembers("certificate authorities"); err != nil {
 				return nil, err
 			}
-			if s.partition.name() != "" || s.parts != nil && s.parts.Several() {
-				return nil, errSharedCAs()
+			if err := s.parts.CheckOwnCAs(); err != nil {
+				return nil, err
 			}
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     s.bundle,
-		Partition:  s.partition.name(),
-		Nodes:      s.resources.guard,
+		Partition:  s.partition.Name(),
+		Nodes:      s.ofNodes.Guard,
 		Lives:      s.lives,
 		Registered: addressesIn(client),
 		Partitions: register,
 		PartitionBundle: func() (*joinapi.PartitionBundle, error) {
-			return s.partition.bundleFor(s.files, s.tokens)
+			return s.partition.BundleFor(s.tokens)
 		},
-		KnownPartitions: s.parts.known,
-		PartitionStates: s.resources.overview.States,
+		KnownPartitions: s.parts.Told,
+		PartitionStates: s.ofNodes.Overview.States,
 		ServerSANs:      s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),
@@ -124,7 +124,7 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes,
 		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID,
-		Partition: s.partition.self(), Roles: s.partition.request(s.addresses).Roles}
+		Partition: s.partition.Self(), Roles: s.partition.Request().Roles}
 	if s.spaces != nil {
 		p, _ := s.spaces.Progress()
 		st.ServiceGroupRevision = p.Revision

@@ -35,7 +35,9 @@ import (
 	"github.com/a4s-io/a4s/server/groups"
 	"github.com/a4s-io/a4s/server/nodeapi"
 	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
+	"github.com/a4s-io/a4s/server/partition"
 	"github.com/a4s-io/a4s/server/tenancy"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/roles/aggregation"
 	tenants "github.com/a4s-io/a4s/server/tenancy/tenants/controller"
@@ -75,7 +77,7 @@ type Server struct {
 	addresses *addresses
 	files     *files
 	peers     *peers
-	partition *partition
+	partition *partition.Own
 	store     *store
 	upstream  *upstream
 	renewal   *certificates
@@ -83,17 +85,16 @@ type Server struct {
 	pool      *interning.Pool
 	log       *logrus.Entry
 
-	tokens *jointoken.ServerTokens // set by Init
-	first  bool                    // Init made the PKI
-	parts  *partitionSet           // set by Serve
-	inside *inside.Cluster         // set by Serve
-	// resources is set by Serve.
-	resources *resources
-	servers   *servers.Registry // set by Serve, nil on the only server
-	lives     *nodelife.Records // set by Serve
-	spaces    *tenancy.Spaces   // set by Serve
-	groups    groups.Wing
-	others    func() []component.State
+	tokens  *jointoken.ServerTokens // set by Init
+	first   bool                    // Init made the PKI
+	parts   *partition.Set          // set by Serve
+	inside  *inside.Cluster         // set by Serve
+	ofNodes *partition.Nodes        // set by Serve
+	servers *servers.Registry       // set by Serve, nil on the only server
+	lives   *nodelife.Records       // set by Serve
+	spaces  *tenancy.Spaces         // set by Serve
+	groups  groups.Wing
+	others  func() []component.State
 }
 
 // New checks settings, machine and datastore and changes nothing. cfg must be
@@ -110,8 +111,9 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 	if err := p.prepare(); err != nil {
 		return nil, err
 	}
-	part := &partition{cfg: cfg, dir: dir}
-	if err := part.prepare(p.token != nil); err != nil {
+	own, err := partition.Find(partition.Server{Config: cfg, Dir: dir, Address: a.join, PKI: f.pki, API: f.restConfig},
+		p.token != nil)
+	if err != nil {
 		return nil, err
 	}
 	st, err := newStore(cfg, f, p, nodeIP)
@@ -120,9 +122,9 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 	}
 	pool := interning.New()
 	s := &Server{
-		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log, partition: part,
-		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, partition: part, pool: pool, log: log},
-		renewal: &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, partition: part,
+		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log, partition: own,
+		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, partition: own, pool: pool, log: log},
+		renewal: &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, partition: own,
 			log: log},
 		health: &serverHealth{cfg: cfg, files: f, datastore: st},
 		groups: groups.New(groups.Options{ID: cfg.ServiceGroupID, Server: cfg.Agent.NodeName,
@@ -169,10 +171,10 @@ func (s *Server) Init(ctx context.Context) error {
 	if err := s.peers.fetchShared(ctx, f, s.log); err != nil {
 		return err
 	}
-	if err := s.partition.took(s.peers.bundle); err != nil {
+	if err := s.partition.Took(s.peers.bundle); err != nil {
 		return err
 	}
-	if err := s.partition.begin(ctx, s.addresses, s.log); err != nil {
+	if err := s.partition.Begin(ctx, s.log); err != nil {
 		return err
 	}
 	if err := s.store.join(s.peers.bundle); err != nil {
@@ -181,7 +183,7 @@ func (s *Server) Init(ctx context.Context) error {
 	if _, err := pki.Ensure(f.pki.Dir, s.renewal.options(false)); err != nil {
 		return err
 	}
-	if s.tokens, err = f.loadTokens(s.partition.tokens(s.peers.bundle)); err != nil {
+	if s.tokens, err = f.loadTokens(s.partition.Tokens(s.peers.bundle)); err != nil {
 		return err
 	}
 	if err := f.write(); err != nil {
@@ -242,7 +244,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if cas != nil {
 		group.Start(ctx, cas.Component())
 	}
-	if s.parts, err = newPartitions(s.partition, s.files, s.addresses, s.health.registry()); err != nil {
+	if s.parts, err = partition.NewSet(s.partition, s.health.registry()); err != nil {
 		return nil, err
 	}
 	s.inside = inside.New(s.addresses.ranges(), s.parts)
@@ -251,10 +253,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.lives = nodelife.New(client, s.log)
-	if s.resources, err = newResources(s); err != nil {
+	if s.ofNodes, err = partition.NewNodes(s.parts, partition.NodesOptions{Life: s.renewal.life,
+		Kubelet: s.kubeletClient(), Lives: s.lives, Authenticated: authn.Authenticated}); err != nil {
 		return nil, err
 	}
-	s.upstream.resources = s.resources
+	s.upstream.nodes = s.ofNodes
 	spaces, err := s.newSpaces(internal, s.parts)
 	if err != nil {
 		return nil, err
@@ -283,12 +286,12 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	served := seams(spaces, api.Handler, metrics, s.resources, bounds, s.partition.name())
+	served := seams(spaces, api.Handler, metrics, s.ofNodes, bounds, s.partition.Name())
 	served.Endpoints = s.groups.Endpoints()
 	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(served))); err != nil {
 		return nil, err
 	}
-	group.Start(ctx, running("node-records", s.lives.Run))
+	group.Start(ctx, component.Running("node-records", s.lives.Run))
 	for _, c := range everything.Components {
 		group.Start(ctx, c)
 	}
@@ -306,8 +309,10 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		leader = election.New(s.cfg.Agent.NodeName, s.files.restConfig(s.files.pki.Supervisor), s.log)
 		group.Start(ctx, leader.Component())
 	}
-	s.parts.start(ctx, group, leader)
-	s.resources.watch(s.health.monitor)
+	for _, c := range s.parts.Components(leader) {
+		group.Start(ctx, c)
+	}
+	s.ofNodes.Watch(s.health.monitor)
 	if s.servers != nil {
 		group.Start(ctx, s.servers.Component())
 	}
@@ -324,7 +329,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	credentials := nodeapi.NewNodeCredentials(client, s.log)
 	credentials.Lives(s.lives, max(pki.LeafLife, s.renewal.life()))
-	group.Start(ctx, leader.Only(running("node-credentials", credentials.Run)))
+	group.Start(ctx, leader.Only(component.Running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
 	group.Start(ctx, leader.Only(aggregation.New(internal, s.pool)))
 	own, err := tenancy.Endpoints(supervisor, s.inside, s.pool)
@@ -333,12 +338,13 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: internal, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool,
+		Config: internal, Contents: spaces.Limits, DefaultTenant: s.partition.DefaultTenant(), Pool: s.pool,
 		Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
-		Config: internal, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,
-		Dir: s.files.manifests, Log: logrus.WithField("component", deploy.Name),
+		Config: internal, FS: manifests.FS, Disabled: s.cfg.Disable,
+		Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS, NodeImporter: s.ofNodes.Importer()},
+		Dir:    s.files.manifests, Log: logrus.WithField("component", deploy.Name),
 	}))
 	for _, c := range extra.Components(leader.Only) {
 		group.Start(ctx, c)
@@ -359,14 +365,6 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		Admin:         s.files.restConfig(s.files.pki.Admin),
 		clustered:     s.peers.clustered && !s.cfg.DisableEtcd,
 	}, nil
-}
-
-// running is a component that is ready at once.
-func running(name string, run func(context.Context) error) component.Component {
-	return component.Component{Name: name, Run: func(ctx context.Context, ready func()) error {
-		ready()
-		return run(ctx)
-	}}
 }
 
 // WaitReady returns when all that Serve started runs.
@@ -400,8 +398,8 @@ func (s *Server) startByRoles(
 	}
 	o := s.upstream.controllers(leader)
 	group.Start(ctx, controllers.New(o))
-	if !s.cfg.DisableScheduler && s.partition.has(partitionapi.RoleTenant) {
-		group.Start(ctx, s.resources.sharing(scheduler.New(s.upstream.scheduler(leader))))
+	if !s.cfg.DisableScheduler && s.partition.Has(partitionapi.RoleTenant) {
+		group.Start(ctx, s.ofNodes.Sharing(scheduler.New(s.upstream.scheduler(leader))))
 	}
-	return s.resources.start(ctx, group, o, leader)
+	return s.ofNodes.Start(ctx, group, o, leader)
 }

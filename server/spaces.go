@@ -21,6 +21,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	"github.com/a4s-io/a4s/server/nodeapi/nodebounds"
+	"github.com/a4s-io/a4s/server/partition"
 	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
 	"github.com/a4s-io/a4s/server/partition/kubelets"
 	copies "github.com/a4s-io/a4s/server/partition/nodecopies/storage"
@@ -32,7 +33,7 @@ import (
 )
 
 // newSpaces makes what the API server has for tenants. inside has all rights.
-func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*tenancy.Spaces, error) {
+func (s *Server) newSpaces(inside *restclient.Config, parts *partition.Set) (*tenancy.Spaces, error) {
 	rootCA, err := s.files.serverCA()
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*ten
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
-		Partitions: atEdge{parts}, Placer: parts.placer,
+		Partitions: atEdge{parts}, Placer: parts.Placer,
 		Load:        s.groups.Load(),
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Inside: s.inside, Tunnel: s.tunnel(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
@@ -50,7 +51,7 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*ten
 }
 
 // atEdge are the partitions in the words of the edge.
-type atEdge struct{ *partitionSet }
+type atEdge struct{ *partition.Set }
 
 // Received implements edge.Partitions.
 func (p atEdge) Received(req *http.Request) *edge.Mark { return (*edge.Mark)(p.Proxy.Received(req)) }
@@ -65,7 +66,7 @@ func (s *Server) tunnel() reach.Tunnel {
 	if !s.cfg.DisableAgent {
 		return nil
 	}
-	return &kubelets.Forwarder{Kubelet: s.kubeletClient(), Partition: s.partition.name()}
+	return &kubelets.Forwarder{Kubelet: s.kubeletClient(), Partition: s.partition.Name()}
 }
 
 // kubeletClient is the API server at kubelets.
@@ -79,17 +80,14 @@ func (s *Server) kubeletClient() restclient.TLSClientConfig {
 func newBounds(s *Server) (*nodebounds.Bounds, error) {
 	o := nodebounds.Options{
 		Pods: s.addresses.pods, PodsInRanges: s.cfg.FlannelBackend != config.FlannelNone,
-		Restored: func() bool {
-			known, _, _ := s.parts.known()
-			return s.partition.restored != "" || known.Restored != ""
-		},
-		Joined: s.lives.Joined, Known: s.lives.Known, End: s.lives.End,
+		Restored: s.parts.Restored,
+		Joined:   s.lives.Joined, Known: s.lives.Known, End: s.lives.End,
 		Mark: func(node string) (string, bool) {
 			record, there, err := s.lives.Of(node)
 			return record.Mark(), there && err == nil
 		},
 	}
-	if s.partition.has(partitionapi.RoleResource) {
+	if s.partition.Has(partitionapi.RoleResource) {
 		var err error
 		if o.Ranges, err = controllers.NodeRanges(s.upstream.controllers(nil)); err != nil {
 			return nil, err
@@ -107,33 +105,34 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 	if s.cfg.Disabled(config.AddonMetricsServer) {
 		return nil, nil
 	}
-	return resourcemetrics.New(resourcemetrics.Options{Partition: s.partition.name(), Kubelet: s.kubeletClient()})
+	return resourcemetrics.New(resourcemetrics.Options{Partition: s.partition.Name(), Kubelet: s.kubeletClient()})
 }
 
 // seams are those of the spaces, with what nodes need before and behind them: api is
-// what nodes call, and partition the name of that of the server, empty for home.
+// what nodes call, and own the name of the partition of the server, empty
+// for home.
 func seams(
-	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics, r *resources,
-	bounds *nodebounds.Bounds, partition string,
+	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics,
+	nodes *partition.Nodes, bounds *nodebounds.Bounds, own string,
 ) apiserver.Seams {
 	out := spaces.Seams()
-	out.Behind = r.behind
+	out.Behind = nodes.Behind
 	access := out.Access
 	out.Access = func(
 		f informers.SharedInformerFactory, a authorizer.Authorizer, rules authorizer.RuleResolver, rbac bool,
 	) (authorizer.Authorizer, authorizer.RuleResolver, error) {
-		if err := r.guard.Follow(f.Core().V1().Nodes()); err != nil {
+		if err := nodes.Guard.Follow(f.Core().V1().Nodes()); err != nil {
 			return nil, nil, err
 		}
 		a, rules, err := access(f, a, rules, rbac)
 		if err != nil {
 			return nil, nil, err
 		}
-		return r.guard.Authorizer(a), rules, nil
+		return nodes.Guard.Authorizer(a), rules, nil
 	}
 	edge := out.Handler
 	out.Handler = func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
-		return api(bootstrap.Mark(edge(r.guard.Handler(h), audited)))
+		return api(bootstrap.Mark(edge(nodes.Guard.Handler(h), audited)))
 	}
 	// Nodes persist the pods that they ran without a server.
 	persisted := bootstrap.New()
@@ -142,11 +141,11 @@ func seams(
 	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 		partitions, err := partitions.Storage(g)
 		maps.Copy(v1, partitions)
-		shares, sharesErr := allocations.Storage(g, r.sharesUnknown.Load)
+		shares, sharesErr := allocations.Storage(g, nodes.SharesUnknown)
 		maps.Copy(v1, shares)
-		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), bounds.Store(v1),
+		return errors.Join(err, sharesErr, copies.Extend(v1, nodes.Importer()), bounds.Store(v1),
 			persisted.Store(v1),
-			kubelets.Qualify(partition, v1), core(g, c, v1))
+			kubelets.Qualify(own, v1), core(g, c, v1))
 	}
 	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,
 		allocations.Definitions))

@@ -8,13 +8,12 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
-	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/server/partition"
 )
 
 // upstream makes the options of upstream's programs.
@@ -23,13 +22,13 @@ type upstream struct {
 	files     *files
 	addresses *addresses
 	store     *store
-	partition *partition
+	partition *partition.Own
 	pool      *interning.Pool
 	log       *logrus.Entry
 	// wrap changes the transports of controllers and scheduler; nil leaves them.
 	wrap transport.WrapperFunc
-	// resources is nil until the server serves.
-	resources *resources
+	// nodes is nil until the server serves.
+	nodes *partition.Nodes
 }
 
 // validate refuses bad arguments before anything starts.
@@ -41,10 +40,8 @@ func (u *upstream) validate() error {
 	if err := controllers.Validate(o); err != nil {
 		return err
 	}
-	if o.Copies != "" && u.partition.name() != "" {
-		if err := controllers.Apart(o); err != nil {
-			return err
-		}
+	if err := u.partition.Validate(o); err != nil {
+		return err
 	}
 	return scheduler.Validate(u.scheduler(nil))
 }
@@ -102,12 +99,9 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 		Pool: u.pool,
 		Log:  u.log,
 	}
-	o.Select = u.partition.controllers()
-	if u.partition.has(partitionapi.RoleTenant) && u.partition.has(partitionapi.RoleResource) {
-		o.Copies = nodecopies.Label
-	}
-	if u.resources != nil {
-		o.PodGC = u.resources.mayCollect
+	u.partition.Controllers(&o)
+	if u.nodes != nil {
+		o.PodGC = u.nodes.MayCollect
 	}
 	// Our own signs certificates of kubelets.
 	o.WithoutKubeletClients = true
@@ -124,8 +118,8 @@ func (u *upstream) scheduler(leader *election.Election) scheduler.Options {
 	if leader != nil {
 		o.Await = leader.Await
 	}
-	if u.resources != nil {
-		o.Plugins = u.resources.plugins
+	if u.nodes != nil {
+		o.Plugins = u.nodes.Plugins
 	}
 	return o
 }

@@ -307,3 +307,11 @@ func (s *supervised) markExited(err error) {
 	s.lastErr = err
 	s.since = time.Now()
 }
+
+// Running is a component that is ready at once.
+func Running(name string, run func(context.Context) error) Component {
+	return Component{Name: name, Run: func(ctx context.Context, ready func()) error {
+		ready()
+		return run(ctx)
+	}}
+}

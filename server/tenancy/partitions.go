@@ -18,29 +18,15 @@ type Partitions interface {
 	Placement(tenant string) *partitionapi.TenantPlacement
 }
 
-func ofCluster(p Partitions) edge.Partitions {
-	if p == nil {
-		return nil
-	}
-	return p
-}
-
 // everywhere are the tenants of all partitions.
-func everywhere(here *directory.Directory, p Partitions) edge.Tenants {
-	if p == nil {
-		return here
-	}
-	return &tenants{here: here, partitions: p}
-}
-
-type tenants struct {
+type everywhere struct {
 	here       *directory.Directory
 	partitions Partitions
 }
 
 // Get finds a tenant. Of one that another partition has it says what certificates are
 // checked against.
-func (t *tenants) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
+func (t *everywhere) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
 	if !t.partitions.Several() {
 		return t.here.Get(ctx, name)
 	}
@@ -67,7 +53,7 @@ func (t *tenants) Get(ctx context.Context, name string) (*tenantapi.Tenant, erro
 }
 
 // Exists reports whether there is a tenant of this name.
-func (t *tenants) Exists(ctx context.Context, name string) (bool, error) {
+func (t *everywhere) Exists(ctx context.Context, name string) (bool, error) {
 	found, err := t.Get(ctx, name)
 	return found != nil, err
 }

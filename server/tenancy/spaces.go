@@ -89,8 +89,7 @@ type Options struct {
 	// System is a client of the system space with all rights, which is used once the
 	// API serves.
 	System *restclient.Config
-	// Partitions are those of the cluster, and Placer makes tenants in them; nil for the
-	// only one there can be.
+	// Partitions are those of the cluster, and Placer makes tenants in them.
 	Partitions Partitions
 	Placer     registry.Placer
 	// Group is the service group of the server, "" for none.
@@ -169,8 +168,8 @@ func New(o Options) (*Spaces, error) {
 	atEdge := edge.Options{
 		DefaultTenant:   o.DefaultTenant,
 		Group:           o.Group,
-		Partitions:      ofCluster(o.Partitions),
-		Tenants:         everywhere(tenants, o.Partitions),
+		Partitions:      o.Partitions,
+		Tenants:         &everywhere{here: tenants, partitions: o.Partitions},
 		Spaces:          m.provisioner,
 		Accounts:        m.accounts,
 		CustomResources: m.crds,

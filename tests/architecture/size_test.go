@@ -24,13 +24,14 @@ const (
 
 // wiring are the packages that connect others, and do little else.
 var wiring = map[string]string{
-	".":              "main chooses the program",
-	"cmd/process":    "it makes one process of server and agent",
-	"server":         "it makes the parts of a server, in order",
-	"server/groups":  "it makes the parts of a service group",
-	"server/tenancy": "it puts tenancy into the seams of the API server",
-	"server/addons":  "it makes the add-ons that are enabled",
-	"agent":          "it makes the parts of a node, in order",
+	".":                "main chooses the program",
+	"cmd/process":      "it makes one process of server and agent",
+	"server":           "it makes the parts of a server, in order",
+	"server/groups":    "it makes the parts of a service group",
+	"server/partition": "it makes the parts of the partitions of a cluster",
+	"server/tenancy":   "it puts tenancy into the seams of the API server",
+	"server/addons":    "it makes the add-ons that are enabled",
+	"agent":            "it makes the parts of a node, in order",
 }
 
 func TestPackagesImportFewOthers(t *testing.T) {

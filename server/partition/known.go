@@ -1,14 +1,14 @@
-package server
+package partition
 
 import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
-// known are the partitions as this server tells them to its nodes. It is false while it
+// Told are the partitions as this server tells them to its nodes. It is false while it
 // does not know the home partition, without which no node can work, and when it stops, so
 // that it does not wait for nodes that listen.
-func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
+func (p *Set) Told() (joinapi.Partitions, <-chan struct{}, bool) {
 	all, complete, changed := p.Known()
 	if changed == nil {
 		return joinapi.Partitions{}, nil, false

@@ -1,4 +1,4 @@
-package server
+package partition
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/partition/connect"
@@ -32,12 +33,14 @@ import (
 	"github.com/a4s-io/a4s/server/partition/proxy"
 )
 
-// partitionSet are those of the cluster as this server works with them.
-type partitionSet struct {
+// Set are the partitions of the cluster as this server works with them.
+type Set struct {
 	*directory.Directory
 	*proxy.Proxy
-	peers  *connect.Peers
-	placer *placement.Placer
+	peers *connect.Peers
+	// Placer makes tenants in the partitions.
+	Placer *placement.Placer
+	of     *Own
 	own    joinapi.PartitionRequest
 	home   *membership.Register // nil outside the home partition
 	health *health.Registry     // nil without a monitor
@@ -45,10 +48,10 @@ type partitionSet struct {
 }
 
 // Has implements edge.Partitions.
-func (p *partitionSet) Has(name string) bool { return name == p.Self() || p.Partition(name) != nil }
+func (p *Set) Has(name string) bool { return name == p.Self() || p.Partition(name) != nil }
 
 // NodePorts implements addons.Partitions.
-func (p *partitionSet) NodePorts() []utilnet.PortRange {
+func (p *Set) NodePorts() []utilnet.PortRange {
 	var out []utilnet.PortRange
 	for _, other := range p.Partitions() {
 		ports, err := utilnet.ParsePortRange(other.Spec.NodePortRange)
@@ -59,10 +62,10 @@ func (p *partitionSet) NodePorts() []utilnet.PortRange {
 	return out
 }
 
-// newPartitions makes them.
-func newPartitions(of *partition, f *files, a *addresses, problems *health.Registry) (*partitionSet, error) {
-	self, log := of.self(), logrus.WithField("component", "partition")
-	o := directory.Options{Self: self, Log: log, File: filepath.Join(f.dir, "partition-directory.json")}
+// NewSet makes them. problems is nil without a monitor.
+func NewSet(of *Own, problems *health.Registry) (*Set, error) {
+	self, log := of.Self(), logrus.WithField("component", "partition")
+	o := directory.Options{Self: self, Log: log, File: filepath.Join(of.server.Dir, "partition-directory.json")}
 	if of.member != nil {
 		for _, text := range of.member.Home {
 			u, err := url.Parse(text)
@@ -80,17 +83,17 @@ func newPartitions(of *partition, f *files, a *addresses, problems *health.Regis
 	if err != nil {
 		return nil, err
 	}
-	p := &partitionSet{Directory: dir, own: of.request(a), health: problems, log: log}
-	if p.peers, err = connect.New(f.pki, dir.Addresses); err != nil {
+	p := &Set{Directory: dir, of: of, own: of.Request(), health: problems, log: log}
+	if p.peers, err = connect.New(of.server.PKI, dir.Addresses); err != nil {
 		return nil, err
 	}
-	if p.Proxy, err = proxy.New(self, p.peers, f.pki, log); err != nil {
+	if p.Proxy, err = proxy.New(self, p.peers, of.server.PKI, log); err != nil {
 		return nil, err
 	}
 	home := p.peers.Config(partitionapi.Home)
 	var placements *partitionapi.PlacementClient
 	if of.member == nil {
-		home = f.restConfig(f.pki.Supervisor)
+		home = of.server.API(of.server.PKI.Supervisor)
 		home.QPS = -1
 		client, err := partitionapi.NewPartitionClient(home, nil)
 		if err != nil {
@@ -101,30 +104,47 @@ func newPartitions(of *partition, f *files, a *addresses, problems *health.Regis
 			return nil, err
 		}
 	}
-	local := f.restConfig(f.pki.Partition)
+	local := of.server.API(of.server.PKI.Partition)
 	local.QPS = -1
 	clients := &tenantClients{self: self, local: local, Peers: p.peers, of: map[string]*tenantapi.Client{}}
-	p.placer = placement.New(dir, clients, placements, problems, log)
+	p.Placer = placement.New(dir, clients, placements, problems, log)
 	return p, dir.Follow(home)
 }
 
-// start starts what runs besides the API server.
-func (p *partitionSet) start(ctx context.Context, group *component.Group, leader *election.Election) {
-	group.Start(ctx, p.Directory.Component())
-	group.Start(ctx, running("partition-registration", p.keepRegistered))
-	group.Start(ctx, leader.Only(running("partition-pruner", p.pruner().Run)))
+// Components are what runs besides the API server.
+func (p *Set) Components(leader *election.Election) []component.Component {
+	out := []component.Component{p.Directory.Component(),
+		component.Running("partition-registration", p.keepRegistered),
+		leader.Only(component.Running("partition-pruner", p.pruner().Run))}
 	if p.home != nil {
-		group.Start(ctx, leader.Only(p.placer.Controller()))
+		out = append(out, leader.Only(p.Placer.Controller()))
 	}
+	return out
+}
+
+// Restored reports whether the partition was restored from a snapshot at any time.
+func (p *Set) Restored() bool {
+	known, _, _ := p.Told()
+	return p.own.Restored != "" || known.Restored != ""
+}
+
+// CheckOwnCAs refuses what would part this partition from others.
+func (p *Set) CheckOwnCAs() error {
+	if p.Self() == partitionapi.Home && !p.Several() {
+		return nil
+	}
+	return &problem.Precondition{What: "certificate authorities",
+		Err: errors.New("the partitions of the cluster share them, and they cannot be replaced in all of them yet"),
+		Fix: "keep them; certificates are renewed with: a4s certificate rotate"}
 }
 
 // server is this one as one of its partition.
-func (p *partitionSet) server() partitionapi.PartitionServer {
+func (p *Set) server() partitionapi.PartitionServer {
 	return partitionapi.PartitionServer{Name: p.own.Server, Address: p.own.Address}
 }
 
 // pruner takes servers that are gone out of the list of this partition.
-func (p *partitionSet) pruner() *membership.Pruner {
+func (p *Set) pruner() *membership.Pruner {
 	out := &membership.Pruner{Self: p.server(), Log: p.log, Forget: p.register,
 		Servers: func() []partitionapi.PartitionServer {
 			if own := p.Partition(p.Self()); own != nil && p.Synced() {
@@ -149,7 +169,7 @@ const registered = 5 * time.Second
 
 // keepRegistered puts this server among those of its partition, whenever it is not there, and
 // tells of partitions that are not registered.
-func (p *partitionSet) keepRegistered(ctx context.Context) error {
+func (p *Set) keepRegistered(ctx context.Context) error {
 	told, begins := "", true
 	for component.Sleep(ctx, registered) == nil {
 		if !p.Synced() {
@@ -175,7 +195,7 @@ func (p *partitionSet) keepRegistered(ctx context.Context) error {
 }
 
 // reportForgotten reports the partitions that home does not know. Those are kept as they were.
-func (p *partitionSet) reportForgotten(own error) {
+func (p *Set) reportForgotten(own error) {
 	if p.health == nil {
 		return
 	}
@@ -196,7 +216,7 @@ func (p *partitionSet) reportForgotten(own error) {
 }
 
 // register registers this server, and takes out those that are gone.
-func (p *partitionSet) register(ctx context.Context, gone []joinapi.PartitionServer) error {
+func (p *Set) register(ctx context.Context, gone []joinapi.PartitionServer) error {
 	if p.home != nil {
 		return p.home.Own(ctx, gone)
 	}

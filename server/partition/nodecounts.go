@@ -1,4 +1,4 @@
-package server
+package partition
 
 import (
 	"cmp"
@@ -15,16 +15,16 @@ const onlyMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 
 // countNodes counts the nodes of partitions. One with tenants has copies of all nodes, also of
 // partitions that are away; another one asks those with tenants.
-func (r *resources) countNodes(ctx context.Context) map[string]int {
-	own, all := r.guard.Count(), r.parts.Partitions()
-	if r.of.has(partitionapi.RoleTenant) {
+func (r *Nodes) countNodes(ctx context.Context) map[string]int {
+	own, all := r.Guard.Count(), r.parts.Partitions()
+	if r.of.Has(partitionapi.RoleTenant) {
 		return complete(own, all)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	answers, asked := make(chan map[string]int, len(all)), 0
 	for _, p := range all {
-		if p.Name == r.of.self() || !p.Has(partitionapi.RoleTenant) {
+		if p.Name == r.of.Self() || !p.Has(partitionapi.RoleTenant) {
 			continue
 		}
 		if c := r.client(p.Name, p.Spec.Identity); c != nil {
@@ -38,7 +38,7 @@ func (r *resources) countNodes(ctx context.Context) map[string]int {
 			continue
 		}
 		if own != nil {
-			theirs[r.of.self()] = own[r.of.self()]
+			theirs[r.of.Self()] = own[r.of.Self()]
 		}
 		return complete(theirs, all) // the first that answers knows as much as the others
 	}

@@ -1,4 +1,4 @@
-package server
+package partition
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (l *listing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // resourcesOfHome are those of a server of home, and what follows its directory.
-func resourcesOfHome(t *testing.T) (*resources, component.Component, *listing) {
+func resourcesOfHome(t *testing.T) (*Nodes, component.Component, *listing) {
 	t.Helper()
 	l := &listing{}
 	server := httptest.NewServer(l)
@@ -74,7 +74,7 @@ func resourcesOfHome(t *testing.T) (*resources, component.Component, *listing) {
 	if err := d.Follow(&rest.Config{Host: server.URL, QPS: -1}); err != nil {
 		t.Fatal(err)
 	}
-	r := &resources{of: &partition{}, parts: &partitionSet{Directory: d}, log: log,
+	r := &Nodes{of: &Own{}, parts: &Set{Directory: d}, log: log,
 		importer: nodecopies.New(nodecopies.Options{Log: log})}
 	return r, d.Component(), l
 }
@@ -97,10 +97,10 @@ func TestSchedulerStartsAnewForASecondPartition(t *testing.T) {
 			t.Error("it started once more")
 		}
 	}()
-	group.Start(t.Context(), r.sharing(component.Component{Name: "scheduler",
+	group.Start(t.Context(), r.Sharing(component.Component{Name: "scheduler",
 		Run: func(ctx context.Context, ready func()) error {
 			ready()
-			starts <- start{len(r.plugins()) > 0, ctx.Done()}
+			starts <- start{len(r.Plugins()) > 0, ctx.Done()}
 			<-ctx.Done()
 			return nil
 		}}))
@@ -133,7 +133,7 @@ func TestPodsAreNotLostBeforeTheirNodesAreKnown(t *testing.T) {
 	if !r.mayBeSeveral() {
 		t.Error("nodes are taken for those of the only partition before that is known")
 	}
-	if r.mayCollect(ended) {
+	if r.MayCollect(ended) {
 		t.Error("pods are collected before it is known whether there are other partitions")
 	}
 	group := component.NewGroup(r.log)
@@ -143,7 +143,7 @@ func TestPodsAreNotLostBeforeTheirNodesAreKnown(t *testing.T) {
 		}
 	}()
 	group.Start(t.Context(), follow)
-	if !r.mayCollect(t.Context()) {
+	if !r.MayCollect(t.Context()) {
 		t.Error("the only partition collects no pods")
 	}
 	if r.mayBeSeveral() {
@@ -153,7 +153,7 @@ func TestPodsAreNotLostBeforeTheirNodesAreKnown(t *testing.T) {
 	if !r.parts.Await(t.Context(), r.parts.Several) {
 		t.Fatal("the second partition is not known")
 	}
-	if r.mayCollect(ended) {
+	if r.MayCollect(ended) {
 		t.Error("pods are collected although no node was copied yet")
 	}
 }
