@@ -1,9 +1,7 @@
 package server
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -66,15 +64,6 @@ func (f *files) loadTokens(bundle *joinapi.ServerBundle) (*jointoken.ServerToken
 
 // tlsDir is where certificates and keys are in the directory of a server.
 func tlsDir(serverDir string) string { return filepath.Join(serverDir, "tls") }
-
-// exists reports whether there is a file.
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
 
 // newFiles says where the files are.
 func newFiles(cfg *config.Server, dir, url string) *files {

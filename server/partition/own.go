@@ -69,10 +69,10 @@ func (p *Own) prepare(joins bool) error {
 	}
 	name, roles := p.server.Config.Partition()
 	_, err = os.Stat(p.server.PKI.Dir)
-	began := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	began := err == nil
 	if p.member != nil && !began && name != "" && p.agree() != nil {
 		p.member = nil // it was refused when it was registered
 	}
