@@ -42,7 +42,8 @@ func newMover(t *testing.T, seed int, zero, one *cluster) *mover {
 		t.Fatal(err)
 	}
 	for _, c := range []*partitionapi.DataPartitionConfig{
-		{ObjectMeta: metav1.ObjectMeta{Name: "partition-0"}, ServiceGroupID: "0", RangeEnd: "m", IsRangeEndValid: true},
+		{ObjectMeta: metav1.ObjectMeta{Name: "partition-0"}, ServiceGroupID: "0", RangeEnd: "m",
+			IsRangeEndValid: true},
 		{ObjectMeta: metav1.ObjectMeta{Name: "partition-1"}, ServiceGroupID: "1", RangeStart: "m",
 			IsRangeStartValid: true, Tenants: []string{"bravo"}},
 	} {
@@ -248,7 +249,7 @@ func (m *mover) settled(t *testing.T) {
 	if pairs, gaps := ownership.Overlaps(configs), table.Gaps(); len(pairs)+len(gaps) > 0 {
 		t.Errorf("ranges overlap (%v), or nobody has them (%v): %+v", pairs, gaps, state.Configs)
 	}
-	if i := slices.IndexFunc(configs, func(c ownership.Config) bool { return slices.Contains(c.Tenants, "bravo") }); i < 0 {
+	if !slices.ContainsFunc(configs, func(c ownership.Config) bool { return slices.Contains(c.Tenants, "bravo") }) {
 		t.Errorf("nobody lists the tenant that was listed: %+v", state.Configs)
 	}
 	of := map[string][]string{}

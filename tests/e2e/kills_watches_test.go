@@ -94,7 +94,8 @@ func (k *killing) either() *cluster {
 	c.config.ServerName = "kubernetes"
 	c.config.Dial = func(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 		for _, s := range []*cluster{k.zero, k.one} {
-			if conn, err = (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(s.host.IP.String(), "6443")); err == nil {
+			at := net.JoinHostPort(s.host.IP.String(), "6443")
+			if conn, err = (&net.Dialer{}).DialContext(ctx, network, at); err == nil {
 				break
 			}
 		}
@@ -325,5 +326,6 @@ func (p *place) list(d *diary, value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it has %q as value of %s of tenant %s, after %d of %+v", value, d.name, d.tenant, p.n, d.entries)
+	return fmt.Errorf("it has %q as value of %s of tenant %s, after %d of %+v", value, d.name, d.tenant, p.n,
+		d.entries)
 }
