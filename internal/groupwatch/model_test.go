@@ -16,13 +16,12 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
-// happened is one revision of a datastore: a write of an object, or who owns what from then on.
+// happened is one revision of a datastore: a write of an object.
 type happened struct {
-	rev     int64
-	key     string
-	kind    watch.EventType
-	owner   string // of the key, at the revision
-	streams []string
+	rev   int64
+	key   string
+	kind  watch.EventType
+	owner string // of the key, at the revision
 }
 
 // world is a datastore, servers that give its streams, and a client with one watch, in one goroutine
