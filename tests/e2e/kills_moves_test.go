@@ -15,7 +15,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/server/partition/balance"
+	"github.com/a4s-io/a4s/server/groups/balance"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
