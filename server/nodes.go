@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -23,6 +24,23 @@ import (
 type nodes struct {
 	addresses *nodeapi.Addresses
 	policies  *networkpolicy.Controller // nil if network policies are disabled
+}
+
+// forNodes makes it from the tenants of all groups.
+func (s *Server) forNodes(client func() (kubernetes.Interface, error)) (n nodes, err error) {
+	own, err := client()
+	if err != nil {
+		return n, err
+	}
+	n.addresses = nodeapi.NewAddresses(own)
+	if s.cfg.DisableNetworkPolicy {
+		return n, nil
+	}
+	if own, err = client(); err != nil {
+		return n, err
+	}
+	n.policies = networkpolicy.New(own, s.pool, logrus.WithField("component", networkpolicy.Name))
+	return n, nil
 }
 
 func (n nodes) start(ctx context.Context, group *component.Group) {

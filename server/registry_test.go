@@ -24,9 +24,12 @@ func TestServersWithoutAGroupAddNothing(t *testing.T) {
 	}
 	client, inside, config := fake.NewClientset(), &rest.Config{Host: "a"}, &rest.Config{Host: "b"}
 	all, err := w.Follow(nil, client, inside, config)
-	if err != nil || all.Client != client || all.Wrap != nil || len(all.Components) > 0 ||
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := all.Client(); err != nil || c != client || all.Wrap != nil || len(all.Components) > 0 ||
 		!reflect.DeepEqual([]*rest.Config{inside, config}, []*rest.Config{{Host: "a"}, {Host: "b"}}) {
-		t.Errorf("%+v %v", all, err)
+		t.Errorf("%v, %+v %v", c, all, err)
 	}
 	if c, err := w.Components(groups.Work{}); err != nil || len(c) > 0 || w.Endpoints() != nil || w.Load() != nil {
 		t.Errorf("%d components, %v", len(c), err)

@@ -22,7 +22,6 @@ import (
 	"github.com/a4s-io/a4s/manifests"
 	"github.com/a4s-io/a4s/server/addons"
 	"github.com/a4s-io/a4s/server/addons/deploy"
-	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/members"
 	"github.com/a4s-io/a4s/server/cluster/servers"
@@ -269,10 +268,9 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.upstream.wrap = everything.Wrap
-	forNodes := nodes{addresses: nodeapi.NewAddresses(everything.Client)}
-	if !s.cfg.DisableNetworkPolicy {
-		forNodes.policies = networkpolicy.New(everything.Client, s.pool,
-			logrus.WithField("component", networkpolicy.Name))
+	forNodes, err := s.forNodes(everything.Client)
+	if err != nil {
+		return nil, err
 	}
 	api, err := s.nodeAPI(client, forNodes, extra, keys, cas, group)
 	if err != nil {

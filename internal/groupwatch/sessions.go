@@ -55,11 +55,14 @@ func (m *memory) begin(
 	}
 	s := &session{memory: m, name: name, m: newMachine()}
 	// Who comes may be the client of any watch that has shown the revision, or may have.
-	low, shown, lost := rev, 0, last // low is since when it has to be known who owned what
+	low, shown, lost := rev, 0, max(last, m.dropped) // low is since when it has to be known who owned what
 	for i, old := range slices.Backward(of.ended) {
 		last = max(last, old.m.last)
 		switch from, times := old.m.has(rev); {
 		case times > 0:
+			if shown > 0 { // of several, which all begin anew, one is kept
+				of.last = max(of.last, s.m.last)
+			}
 			s.m, low = old.m, from
 			of.ended = slices.Delete(of.ended, i, i+1)
 			shown += times
@@ -106,7 +109,8 @@ func (m *memory) add(name string) *sessions {
 	return of
 }
 
-// forget is for a client that begins anew. Watches that are open are those of others.
+// forget is for a client that begins anew. Watches that are open are those of others. So two parts
+// of a program that watch the same, and can begin anew, have a client each.
 func (m *memory) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

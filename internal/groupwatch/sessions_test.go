@@ -132,6 +132,39 @@ func TestSessions(t *testing.T) {
 				}
 			})
 		},
+		"nor does that other one where it has been since": func(m *memory) error {
+			one, _ := opened(m, "w", 10)
+			two, _ := opened(m, "w", 10)
+			one.sees(20)
+			one.close()
+			two.sees(20, 30)
+			two.close()
+			if _, err := opened(m, "w", 20); !errors.Is(err, errAnew) {
+				return fmt.Errorf("it goes on: %w", err)
+			}
+			_, err := opened(m, "w", 30)
+			return anew(err)
+		},
+		"not where one may have been that was open when too many were remembered": func(m *memory) error {
+			s, _ := opened(m, "w", 10)
+			for i := range maxWatches {
+				_, _ = opened(m, fmt.Sprint(i), 10)
+			}
+			s.sees(20)
+			s.close()
+			other, err := opened(m, "w", 10)
+			if !errors.Is(err, errAnew) {
+				return fmt.Errorf("it goes on: %w", err)
+			}
+			m.forget("w")
+			if other, err = opened(m, "w", 15); err != nil {
+				return err
+			}
+			other.sees(20)
+			other.close()
+			_, err = opened(m, "w", 20)
+			return anew(err)
+		},
 		"what is on its way it has not seen": func(m *memory) error {
 			s, _ := opened(m, "w", 10)
 			s.sees(20)

@@ -62,7 +62,9 @@ type Spaces interface {
 
 // Everything is what sees the tenants of all groups.
 type Everything struct {
-	Client kubernetes.Interface
+	// Client makes a client. What two parts of a server watch alike is told apart by their clients:
+	// each has its own.
+	Client func() (kubernetes.Interface, error)
 	// Wrap is for the transports of controllers and scheduler; nil leaves them.
 	Wrap       transport.WrapperFunc
 	Components []component.Component
@@ -104,7 +106,7 @@ func (none) Lease(own servers.Server, needed bool, _ Spaces) (servers.Server, fu
 
 // Follow implements Wing.
 func (none) Follow(_ *servers.Registry, c kubernetes.Interface, _, _ *rest.Config) (Everything, error) {
-	return Everything{Client: c}, nil
+	return Everything{Client: func() (kubernetes.Interface, error) { return c, nil }}, nil
 }
 
 // Endpoints implements Wing.
@@ -147,8 +149,12 @@ func (g *group) Follow(
 	groups := groupwatch.New(others{r, g.o.ID}, logrus.WithField("component", groupwatch.Name))
 	config.Wrap(groups.Wrap)
 	e.Wrap, e.Components = groups.Wrap, []component.Component{groups.Component(configs)}
-	if e.Client, err = kubernetes.NewForConfig(config); err != nil {
-		return e, fmt.Errorf("making the client of everything: %w", err)
+	e.Client = func() (kubernetes.Interface, error) {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("making a client of everything: %w", err)
+		}
+		return client, nil
 	}
 	return e, nil
 }
