@@ -23,6 +23,8 @@ const (
 	// credit is how many seconds of service a flow can save up while it uses
 	// less than the others.
 	credit = 0.1
+	// least is what a flow weighs at least.
+	least = 0.01
 	// longest is how long a request that does not say that it waits keeps a seat
 	// from others at most. It may wait for one that waits for its seat.
 	longest = 2 * time.Second
@@ -172,7 +174,7 @@ func (q *Queue) acquire(ctx context.Context, name string, by origin) (*Seat, err
 	s := &Seat{q: q, flow: f, users: 1, by: by}
 	f.inside++
 	if q.next(f) == nil && q.room(f, by) && q.finds(f, now) {
-		q.begin(s, now)
+		q.begin(s, now, false)
 		q.mu.Unlock()
 		return s, nil
 	}
@@ -236,7 +238,7 @@ func (q *Queue) weigh(f *flow) {
 		return
 	}
 	was := f.weight
-	if f.weight = q.opts.Weight(f.name); f.weight == was {
+	if f.weight = max(q.opts.Weight(f.name), least); f.weight == was {
 		return
 	}
 	if f.active {
@@ -309,14 +311,19 @@ func (q *Queue) finds(f *flow, now time.Time) bool {
 	return q.fits(f, now)
 }
 
-func (q *Queue) begin(s *Seat, now time.Time) {
+// begin gives a seat. Passed says that flows wait which have used less and may have none now.
+func (q *Queue) begin(s *Seat, now time.Time, passed bool) {
 	f := s.flow
 	if !s.counts && !s.endless {
 		s.counts = true
 		f.begun[s.by]++
 		f.turn = s.by == ofItself
 	}
-	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
+	s.extra = passed || len(q.backlog) > 0 && q.backlog[0].used < f.used
+	if !s.extra {
+		q.virtual = max(q.virtual, f.used)
+	}
+	q.most = max(q.most, f.used)
 	s.began = now
 	s.waited.Store(0)
 	s.told = 0
@@ -335,7 +342,9 @@ func (q *Queue) vacate(s *Seat, now time.Time) {
 	f, took := s.flow, s.computed(now).Seconds()
 	f.used += took / f.weight
 	f.cost += (took - f.cost) / 8
-	q.virtual += took / max(q.active, f.weight)
+	if !s.extra {
+		q.virtual += took / max(q.active, f.weight)
+	}
 	f.own--
 	q.place(f)
 }
@@ -396,7 +405,7 @@ func (q *Queue) dispatch(now time.Time) {
 		s := next.Value.(*Seat)
 		q.leaves(s)
 		s.slept += now.Sub(s.asked)
-		q.begin(s, now)
+		q.begin(s, now, len(full) > 0)
 	}
 	for _, f := range full {
 		q.place(f)

@@ -106,6 +106,40 @@ func TestWeights(t *testing.T) {
 	})
 }
 
+// Who comes late has its part at once, however far ahead one of little weight is of others: it has the
+// seats that these may not have.
+func TestLateBesideALightFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		weights := map[string]float64{"light": 0, "busy": 1, "late": 1} // what weighs nothing weighs little
+		q := New(Options{Seats: 4, Share: 1, Alone: 3, Length: 64, Busy: busy,
+			Weight: func(flow string) float64 { return weights[flow] }})
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		var mu sync.Mutex
+		var light, before, late int
+		for range 32 {
+			go client(ctx, q, "light", 2*time.Millisecond, &light, &mu)
+			go client(ctx, q, "busy", 2*time.Millisecond, &before, &mu)
+		}
+		time.Sleep(50 * time.Second)
+		mu.Lock()
+		before = 0
+		mu.Unlock()
+		for range 32 {
+			go client(ctx, q, "late", 2*time.Millisecond, &late, &mu)
+		}
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if part := float64(late) / float64(before); part < 0.9 || part > 1.1 {
+			t.Errorf("who came late had %d requests, and who was there %d", late, before)
+		}
+		if light == 0 {
+			t.Error("who weighs nothing had none")
+		}
+	})
+}
+
 // TestOverloadDoesNotDelayOthers: beside two tenants that ask for as much as they
 // can get, one that asks for little waits for no more than what runs already, and
 // beside one of them not at all.

@@ -29,6 +29,9 @@ type Seat struct {
 	began   time.Time
 	by      origin
 	counts  bool // among those of its flow that have begun
+	// extra is set when flows that had used less waited, and could have no more seats: one of little
+	// weight gets far ahead of them this way, and who comes then begins where they are.
+	extra   bool
 	endless bool
 	ended   bool
 	work    Work
@@ -223,7 +226,7 @@ func (s *Seat) Need() {
 		now := time.Now()
 		q.wake(s.flow)
 		if s.flow.back.Len() == 0 && q.finds(s.flow, now) {
-			q.begin(s, now)
+			q.begin(s, now, false)
 			q.mu.Unlock()
 			return
 		}
