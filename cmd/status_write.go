@@ -203,7 +203,7 @@ func (n *nodeStatus) ready() bool {
 
 // fine reports whether there is nothing to say about the node.
 func (n *nodeStatus) fine() bool {
-	return n.State == nodeReady && !slices.ContainsFunc(n.Runtimes, func(r runtimeStatus) bool {
+	return n.State == nodeReady && len(n.Runtimes) > 0 && !slices.ContainsFunc(n.Runtimes, func(r runtimeStatus) bool {
 		return r.Ready != corev1.ConditionTrue
 	})
 }

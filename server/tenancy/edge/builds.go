@@ -9,7 +9,8 @@ import (
 
 // builds has each document built once at a time, by the first who asks for it and in the seat
 // of that request: one of a space with many CRDs takes a processor for a while and some ten
-// megabytes, and there are no more of those than seats.
+// megabytes. There are about as many at a time as seats: a request computes on that has lost its
+// seat after long.
 type builds struct {
 	mu      sync.Mutex
 	running map[string]*build
@@ -26,20 +27,23 @@ type build struct {
 func (b *builds) do(
 	ctx context.Context, key string, f func() (m *discoveryDocument, everybodys bool, err error),
 ) (*discoveryDocument, error) {
-	for {
-		// Before it begins: while others wait for a build, it waits for nobody.
-		fairqueue.Of(ctx).Need()
-		now, mine := b.begin(key)
-		if mine {
-			return b.run(key, now, f)
-		}
-		if err := now.wait(ctx); err != nil {
-			return nil, err
-		}
-		if now.document != nil {
-			return now.document, nil
-		}
+	seat := fairqueue.Of(ctx)
+	// Before it begins: while others wait for a build, it waits for nobody.
+	seat.Need()
+	now, mine := b.begin(key)
+	if mine {
+		return b.run(key, now, f)
 	}
+	if err := now.wait(ctx); err != nil {
+		return nil, err
+	}
+	if now.document != nil {
+		return now.document, nil
+	}
+	// Those who wait for one that is nobody else's do not wait for each other as well.
+	seat.Need()
+	m, _, err := f()
+	return m, err
 }
 
 func (b *builds) begin(key string) (now *build, mine bool) {

@@ -30,6 +30,7 @@ func TestDocumentsAreBuiltOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var b builds
 				var built atomic.Int64
+				began := time.Now()
 				var all sync.WaitGroup
 				for range 8 {
 					all.Go(func() {
@@ -49,6 +50,9 @@ func TestDocumentsAreBuiltOnce(t *testing.T) {
 					})
 				}
 				all.Wait()
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("all of them took %s, each a second", took)
+				}
 				if n := built.Load(); n != c.built {
 					t.Errorf("%d were built, want %d", n, c.built)
 				}

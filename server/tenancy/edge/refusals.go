@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -20,41 +21,83 @@ const (
 	// refusalBurst how much of that at once.
 	refusalRate  = 0.1
 	refusalBurst = time.Second / 10
+	// heldOfFlow is how many answers of a flow wait at a time, heldAtAll how many of all flows,
+	// and heldBytes how many bytes of addresses they have: a request that waits is kept in memory,
+	// and whoever can reach the server can send some. More are answered at once.
+	heldOfFlow = 512
+	heldAtAll  = 2048
+	heldBytes  = 64 << 20
 )
 
 // refusals knows how much flows were refused.
 type refusals struct {
-	limiters *lru.Cache // *rate.Limiter by flow; those of few refusals are the first to go
+	flows *lru.Cache // *refusedFlow by name; those of few refusals are the first to go
+
+	mu    sync.Mutex
+	held  int
+	bytes int
 }
 
-func newRefusals() *refusals { return &refusals{lru.New(credentials)} }
+type refusedFlow struct {
+	*rate.Limiter
+	held int
+}
+
+func newRefusals() *refusals { return &refusals{flows: lru.New(credentials)} }
 
 // hold returns when a refusal may be answered, or the context ends. It takes no longer than a
 // request waits for a seat.
-func (r *refusals) hold(ctx context.Context, flow string, bytes int) {
-	if flow == "" {
+func (r *refusals) hold(ctx context.Context, name string, bytes int) {
+	if name == "" {
 		return
 	}
-	var limiter *rate.Limiter
-	if known, ok := r.limiters.Get(flow); ok {
-		limiter = known.(*rate.Limiter)
-	} else {
-		limiter = rate.NewLimiter(rate.Limit(refusalRate*1e6), int(refusalBurst/time.Microsecond))
-		r.limiters.Add(flow, limiter)
-	}
-	cost := min(refusalCost+time.Duration(bytes)*refusalCostOfByte, refusalBurst)
+	f := r.flow(name)
 	// What would wait for longer is not noted: the flow is as before soon after the last refusal.
 	wait := longestWait
-	if now := time.Now(); limiter.TokensAt(now) > -float64(longestWait/time.Microsecond)*refusalRate {
-		wait = limiter.ReserveN(now, int(cost/time.Microsecond)).Delay()
+	cost := min(refusalCost+time.Duration(bytes)*refusalCostOfByte, refusalBurst)
+	if now := time.Now(); f.TokensAt(now) > -float64(longestWait/time.Microsecond)*refusalRate {
+		wait = f.ReserveN(now, int(cost/time.Microsecond)).Delay()
 	}
-	if wait <= 0 {
+	if wait <= 0 || !r.begin(f, bytes) {
 		return
 	}
+	defer r.end(f, bytes)
 	timer := time.NewTimer(min(wait, longestWait))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+func (r *refusals) flow(name string) *refusedFlow {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.flows.Get(name); ok {
+		return known.(*refusedFlow)
+	}
+	f := &refusedFlow{Limiter: rate.NewLimiter(rate.Limit(refusalRate*1e6), int(refusalBurst/time.Microsecond))}
+	r.flows.Add(name, f)
+	return f
+}
+
+// begin reports whether one more may wait.
+func (r *refusals) begin(f *refusedFlow, bytes int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.held >= heldOfFlow || r.held >= heldAtAll || r.bytes+bytes > heldBytes {
+		return false
+	}
+	f.held++
+	r.held++
+	r.bytes += bytes
+	return true
+}
+
+func (r *refusals) end(f *refusedFlow, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.held--
+	r.held--
+	r.bytes -= bytes
 }
