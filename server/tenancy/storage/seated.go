@@ -12,6 +12,10 @@ import (
 // have their seats. A request goes on without its seat where upstream may hold a lock that
 // others wait for, as it does of the ports of services. What is read in great numbers is
 // computed with, and needs one; upstream holds none then.
+//
+// It writes nothing for a request that has been ended. An etcd in this process would, now and
+// then: it waits for its turn and for the end of the context, and takes either when it has both.
+// The tenant of the request can be gone by then, and another one have its name.
 type seatedKV struct {
 	clientv3.KV
 	// remote is a datastore that is not in this process. One that is computes here what it
@@ -36,16 +40,12 @@ func (k seatedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 
 // Txn implements clientv3.KV.
 func (k seatedKV) Txn(ctx context.Context) clientv3.Txn {
-	inner := k.KV.Txn(ctx)
-	if seat := fairqueue.Of(ctx); seat != nil {
-		return &seatedTxn{inner, seat}
-	}
-	return inner
+	return &seatedTxn{k.KV.Txn(ctx), ctx}
 }
 
 type seatedTxn struct {
 	clientv3.Txn
-	seat *fairqueue.Seat
+	ctx context.Context
 }
 
 // If implements clientv3.Txn.
@@ -68,7 +68,11 @@ func (t *seatedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 
 // Commit implements clientv3.Txn.
 func (t *seatedTxn) Commit() (*clientv3.TxnResponse, error) {
-	t.seat.BeginWait()
-	defer t.seat.EndWait()
+	if err := t.ctx.Err(); err != nil {
+		return nil, err
+	}
+	seat := fairqueue.Of(t.ctx)
+	seat.BeginWait()
+	defer seat.EndWait()
 	return t.Txn.Commit()
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,7 +94,36 @@ func TestDatastoreIsWaitedForWithoutASeat(t *testing.T) {
 			seat.Release()
 		})
 	}
-	if kv := (slowKV{}); (seatedKV{kv, true}).Txn(t.Context()) != (clientv3.Txn)(slowTxn{}) {
-		t.Error("who needs no seat has none")
+}
+
+// committed counts what is written.
+type committed struct {
+	clientv3.KV
+	n int
+}
+
+func (c *committed) Txn(context.Context) clientv3.Txn { return committing{of: c} }
+
+type committing struct {
+	clientv3.Txn
+	of *committed
+}
+
+func (c committing) Commit() (*clientv3.TxnResponse, error) {
+	c.of.n++
+	return &clientv3.TxnResponse{}, nil
+}
+
+// TestEndedRequestsWriteNothing: with a seat or without one.
+func TestEndedRequestsWriteNothing(t *testing.T) {
+	var c committed
+	ctx, cancel := context.WithCancel(t.Context())
+	txn := seatedKV{&c, false}.Txn(ctx)
+	if _, err := txn.Commit(); err != nil || c.n != 1 {
+		t.Fatalf("%d were written: %v", c.n, err)
+	}
+	cancel()
+	if _, err := txn.Commit(); !errors.Is(err, context.Canceled) || c.n != 1 {
+		t.Errorf("an ended request has written: %v", err)
 	}
 }
