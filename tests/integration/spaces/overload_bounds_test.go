@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -190,8 +191,8 @@ func testTurnsInControllers(t *testing.T, p *plane, a, b *space) {
 }
 
 // testShares: while two tenants ask for more than the server can do, one of nine times the
-// share of the other has more answers. Two processors cannot be divided better than three to
-// one, and the clients, which wait for each other, need them too.
+// share of the other has more of its time. Two processors cannot be divided better than three
+// to one, and the clients, which wait for each other, need them too.
 func testShares(t *testing.T, p *plane, a, b *space) {
 	const clients, answers = 16, 1000
 	overloadObjects(t, a)
@@ -203,11 +204,12 @@ func testShares(t *testing.T, p *plane, a, b *space) {
 	path := "/api/v1/namespaces/default/configmaps?labelSelector=" + url.QueryEscape(strings.Join(terms, ","))
 	check := func(more, less *space) {
 		t.Helper()
+		before := [...]float64{p.seatSeconds(t, more), p.seatSeconds(t, less)}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var wg sync.WaitGroup
-		var served [2]atomic.Int64
-		for i, s := range []*space{more, less} {
+		var served atomic.Int64
+		for _, s := range []*space{more, less} {
 			w := workOf(t, s.config, http.MethodGet, path)
 			secure, err := w.secure()
 			if err != nil {
@@ -219,7 +221,7 @@ func testShares(t *testing.T, p *plane, a, b *space) {
 				wg.Go(func() {
 					for ctx.Err() == nil {
 						switch code := w.ask(ctx, client, 0); {
-						case code == http.StatusOK && served[i].Add(1)+served[1-i].Load() >= answers:
+						case code == http.StatusOK && served.Add(1) >= answers:
 							cancel()
 						case code != http.StatusOK && ctx.Err() == nil:
 							t.Errorf("%s: %d", s.name, code)
@@ -230,8 +232,9 @@ func testShares(t *testing.T, p *plane, a, b *space) {
 			}
 		}
 		wg.Wait()
-		if n, m := served[0].Load(), served[1].Load(); n < m*4/3 {
-			t.Errorf("%s, with nine times the share, has %d answers, and %s %d", more.name, n, less.name, m)
+		much, little := p.seatSeconds(t, more)-before[0], p.seatSeconds(t, less)-before[1]
+		if much < little*4/3 {
+			t.Errorf("%s, with nine times the share, had %.2f s, and %s %.2f s", more.name, much, less.name, little)
 		}
 	}
 	for _, order := range [][2]*space{{a, b}, {b, a}} {
@@ -240,4 +243,28 @@ func testShares(t *testing.T, p *plane, a, b *space) {
 		check(order[0], order[1])
 	}
 	p.limit(t, b.name, `null`)
+}
+
+// seatSeconds is how long requests of a tenant's users have computed.
+func (p *plane) seatSeconds(t *testing.T, s *space) (all float64) {
+	t.Helper()
+	code, text := get(t, p.Admin, "/metrics")
+	if code != http.StatusOK {
+		t.Fatal(code, text)
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(name, "a4s_tenant_seat_seconds_total{tenant=\""+s.name+"\"") {
+			continue
+		}
+		seconds, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += seconds
+	}
+	if all == 0 {
+		t.Fatalf("no metric says how long requests of %s have computed", s.name)
+	}
+	return all
 }
