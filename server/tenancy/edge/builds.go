@@ -16,16 +16,16 @@ type builds struct {
 	running map[string]*build
 }
 
-// build is one that goes on. It has a document at its end if that is everybody's with the key.
+// build is one that goes on. It has a document at its end if that is for all who ask with the key.
 type build struct {
 	over     chan struct{}
 	document *discoveryDocument
 }
 
 // do returns what f returns, or the document that it returned to another request with the same
-// key at this moment, if f said that it is everybody's. It fails with the context.
+// key at this moment, if f said that it may be shared. It fails with the context.
 func (b *builds) do(
-	ctx context.Context, key string, f func() (m *discoveryDocument, everybodys bool, err error),
+	ctx context.Context, key string, f func() (m *discoveryDocument, shared bool, err error),
 ) (*discoveryDocument, error) {
 	seat := fairqueue.Of(ctx)
 	// Before it begins: while others wait for a build, it waits for nobody.
@@ -40,7 +40,7 @@ func (b *builds) do(
 	if now.document != nil {
 		return now.document, nil
 	}
-	// Those who wait for one that is nobody else's do not wait for each other as well.
+	// It was not for all. Those who waited for it do not wait for each other as well.
 	seat.Need()
 	m, _, err := f()
 	return m, err
@@ -60,7 +60,7 @@ func (b *builds) begin(key string) (now *build, mine bool) {
 }
 
 func (b *builds) run(
-	key string, now *build, f func() (m *discoveryDocument, everybodys bool, err error),
+	key string, now *build, f func() (m *discoveryDocument, shared bool, err error),
 ) (*discoveryDocument, error) {
 	defer func() {
 		b.mu.Lock()
@@ -68,8 +68,8 @@ func (b *builds) run(
 		b.mu.Unlock()
 		close(now.over)
 	}()
-	m, everybodys, err := f()
-	if err == nil && everybodys {
+	m, shared, err := f()
+	if err == nil && shared {
 		now.document = m
 	}
 	return m, err

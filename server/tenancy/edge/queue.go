@@ -49,11 +49,12 @@ type queue struct {
 	seats *fairqueue.Queue
 	flows *lru.Cache // by the credentials: the flow they had
 	use   *ledger.Ledger
-	*refusals
+	// refused has refusals wait that cost much.
+	refused *refusals
 }
 
 func newQueue(seats *fairqueue.Queue) *queue {
-	return &queue{seats: seats, flows: lru.New(credentials), refusals: newRefusals()}
+	return &queue{seats: seats, flows: lru.New(credentials), refused: newRefusals()}
 }
 
 // credential is what a request is authenticated by.
@@ -128,7 +129,7 @@ func (q *queue) enter(req *http.Request, mark *Mark, work fairqueue.Work) (*admi
 // refuse returns when a request that has no seat may be told that it is refused.
 func (q *queue) refuse(req *http.Request, mark *Mark) {
 	if a := q.from(req, mark, 0); a.q != nil {
-		q.hold(req.Context(), a.flow, len(req.URL.RawQuery))
+		q.refused.hold(req.Context(), a.flow, len(req.URL.RawQuery))
 	}
 }
 
@@ -177,7 +178,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	refusedRequests.WithLabelValues(why.String()).Inc()
 	a.q.use.Refused(a.flow, a.work, why, time.Since(began))
 	if why == ledger.Full {
-		a.q.hold(ctx, a.flow, 0)
+		a.q.refused.hold(ctx, a.flow, 0)
 		return apierrors.NewTooManyRequests("too many requests are waiting already: try again later", retryAfter)
 	}
 	return apierrors.NewTooManyRequests("the request waited too long: try again later", retryAfter)

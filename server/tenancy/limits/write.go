@@ -271,7 +271,7 @@ func (l *Limits) CRDs(t *tenantapi.Tenant) (many, size int64) {
 }
 
 // Share is how much a tenant has of the server's time beside the shares of others; nil is a
-// tenant without limits of its own.
+// tenant without limits of its own. It is asked for each request, so it makes no list of all limits.
 func (l *Limits) Share(t *tenantapi.Tenant) int64 {
 	if t != nil && t.Spec.Limits != nil && t.Spec.Limits.Share != nil {
 		return *t.Spec.Limits.Share

@@ -294,13 +294,22 @@ func answer(t *testing.T, cfg *rest.Config, method, path string, body io.Reader)
 // metric finds a line of the metrics, "" if there is none.
 func (p *plane) metric(t *testing.T, series string) string {
 	t.Helper()
-	_, text := get(t, p.Admin, "/metrics")
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, series); ok {
-			return strings.TrimSpace(value)
-		}
+	if found := p.metrics(t, series); len(found) > 0 {
+		return found[0]
 	}
 	return ""
+}
+
+// metrics are the lines of the metrics that begin with something, without that.
+func (p *plane) metrics(t *testing.T, begin string) (found []string) {
+	t.Helper()
+	_, text := get(t, p.Admin, "/metrics")
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, begin); ok {
+			found = append(found, strings.TrimSpace(rest))
+		}
+	}
+	return found
 }
 
 func testRequestsInFlight(t *testing.T, p *plane, a, b *space) {

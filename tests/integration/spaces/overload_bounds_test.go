@@ -248,15 +248,8 @@ func testShares(t *testing.T, p *plane, a, b *space) {
 // seatSeconds is how long requests of a tenant's users have computed.
 func (p *plane) seatSeconds(t *testing.T, s *space) (all float64) {
 	t.Helper()
-	code, text := get(t, p.Admin, "/metrics")
-	if code != http.StatusOK {
-		t.Fatal(code, text)
-	}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(name, "a4s_tenant_seat_seconds_total{tenant=\""+s.name+"\"") {
-			continue
-		}
+	for _, rest := range p.metrics(t, `a4s_tenant_seat_seconds_total{tenant="`+s.name+`"`) {
+		_, value, _ := strings.Cut(rest, " ")
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			t.Fatal(err)

@@ -23,8 +23,8 @@ const (
 	// credit is how many seconds of service a flow can save up while it uses
 	// less than the others.
 	credit = 0.1
-	// least is what a flow weighs at least.
-	least = 0.01
+	// leastWeight is what a flow weighs at least.
+	leastWeight = 0.01
 	// longest is how long a request that does not say that it waits keeps a seat
 	// from others at most. It may wait for one that waits for its seat.
 	longest = 2 * time.Second
@@ -238,7 +238,7 @@ func (q *Queue) weigh(f *flow) {
 		return
 	}
 	was := f.weight
-	if f.weight = max(q.opts.Weight(f.name), least); f.weight == was {
+	if f.weight = max(q.opts.Weight(f.name), leastWeight); f.weight == was {
 		return
 	}
 	if f.active {

@@ -188,10 +188,7 @@ func (l *Ledger) now() int64 { return int64(time.Since(l.began) / slot) }
 
 // line finds or makes the line of a flow, as it is now.
 func (l *Ledger) line(flow string) (*use, *series) {
-	tenant, ok := strings.CutPrefix(flow, tenantFlow)
-	if !ok {
-		tenant = Unknown
-	}
+	tenant := cmp.Or(TenantOf(flow), Unknown)
 	of, now := l.lines[tenant], l.now()
 	if of == nil {
 		if len(l.lines) >= named {
