@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 // A failure is injected into a running cluster.
@@ -57,13 +57,7 @@ func TestInjectedFailures(t *testing.T) {
 func TestRestartedAgainAndAgain(t *testing.T) {
 	onDemand(t)
 	t.Parallel()
-	restarts := 10
-	if text := os.Getenv("A4S_RESTARTS"); text != "" {
-		var err error
-		if restarts, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("A4S_RESTARTS: %v", err)
-		}
-	}
+	restarts := sizes.Of(t, "A4S_RESTARTS", 10)
 	f, worker := twoNodes(t, "restarted")
 	f.survive(t, []failure{{"restarts", func(t *testing.T, f *fixture) { restartAgain(t, f, restarts) }, false}},
 		worker)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 // tenantsToKill are those that write, by partition. Two of home are in each group at first.
@@ -31,7 +31,7 @@ var tenantsToKill = map[string][]string{"main": {"alpha", "bravo", "november", "
 // A4S_KILLS is how many there are, A4S_KILLS_SEED repeats the choices of a run.
 func TestKilledServersOfGroupsAndPartitions(t *testing.T) {
 	t.Parallel()
-	kills, seed := numberOf(t, "A4S_KILLS", 3), numberOf(t, "A4S_KILLS_SEED", int(time.Now().Unix()))
+	kills, seed := sizes.Of(t, "A4S_KILLS", 3), sizes.Of(t, "A4S_KILLS_SEED", int(time.Now().Unix()))
 	t.Logf("%d kills; A4S_KILLS_SEED=%d makes the same choices", kills, seed)
 	etcd := sharedEtcd(t)
 	zero := ownCluster(t, "kill-0", append([]string{"--service-group-id", "0"}, etcd...)...)
@@ -58,20 +58,6 @@ func TestKilledServersOfGroupsAndPartitions(t *testing.T) {
 		}
 	}
 	k.end(t)
-}
-
-// numberOf is a number of the environment.
-func numberOf(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
 }
 
 // killing is what happens to the servers.

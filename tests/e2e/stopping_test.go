@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 // endsWithin is how long a4s has to end, whatever it does.
@@ -19,13 +18,7 @@ const endsWithin = 10 * time.Second
 // A server ends soon after it is told to, at any moment of its start.
 func TestStopAtAnyMomentOfAStart(t *testing.T) {
 	t.Parallel()
-	times := 6
-	if text := os.Getenv("A4S_TERMS"); text != "" {
-		var err error
-		if times, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	times := sizes.Of(t, "A4S_TERMS", 6)
 	c, err := newServer(newHost(t, "stopped"))
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/tests/plainetcd"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 // TestMovesUnderWrites moves boundaries while tenants write, and compares what each group
@@ -26,14 +26,7 @@ import (
 // moved is put in and taken out at the revision of the move. A4S_MOVES is how many there
 // are.
 func TestMovesUnderWrites(t *testing.T) {
-	moves := 40
-	if s := os.Getenv("A4S_MOVES"); s != "" {
-		var err error
-		if moves, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	movesUnderWrites(t, moves, func(w clientv3.Watcher) clientv3.Watcher { return w })
+	movesUnderWrites(t, sizes.Of(t, "A4S_MOVES", 40), func(w clientv3.Watcher) clientv3.Watcher { return w })
 }
 
 // movesUnderWrites has the watchers of the groups behind something.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 // sample is a list of a tenant as a server gave it.
@@ -34,13 +34,7 @@ type sample struct {
 // every watch has all events once and in order, and none ends. A4S_MOVES is how many
 // moves there are.
 func TestMovesBeneathClients(t *testing.T) {
-	moves := 30
-	if s := os.Getenv("A4S_MOVES"); s != "" {
-		var err error
-		if moves, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	moves := sizes.Of(t, "A4S_MOVES", 30)
 	etcd := runEtcd(t)
 	configure(t, etcd, "0", "", "t3")
 	configure(t, etcd, "1", "t3", "")

@@ -30,6 +30,7 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/hosts"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 const (
@@ -45,15 +46,7 @@ const (
 // A4S_TEST_RUNS says.
 func runs(t *testing.T, few int) int {
 	t.Helper()
-	text := os.Getenv("A4S_TEST_RUNS")
-	if text == "" {
-		return few
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("A4S_TEST_RUNS: %v", err)
-	}
-	return n
+	return sizes.Of(t, "A4S_TEST_RUNS", few)
 }
 
 // network is the network of a test. It goes with the namespace of the test.

@@ -24,6 +24,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 // sources are resource partitions that can change.
@@ -404,7 +405,7 @@ func TestHeartbeatsOfManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tp, rp := startPlane(t, "tp1", 6443), startPlane(t, "rp1", 6444)
-	many := number(t, "A4S_TEST_NODES", 1000)
+	many := sizes.Of(t, "A4S_TEST_NODES", 1000)
 	inParallel(t, many, func(ctx context.Context, i int) error {
 		_, err := rp.admin.CoreV1().Nodes().Create(ctx, node(fmt.Sprintf("n%d", i), "4"), metav1.CreateOptions{})
 		return err

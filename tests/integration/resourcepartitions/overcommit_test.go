@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,21 +24,8 @@ import (
 	"github.com/a4s-io/a4s/server/partition/shares"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
-
-// number is one that a variable of the environment may make larger.
-func number(t *testing.T, variable string, usual int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
-}
 
 // fleet is tenant partitions over the nodes of one resource partition, which is the same
 // server as the first.
@@ -306,7 +291,7 @@ func TestNothingIsOverCommitted(t *testing.T) {
 	f.priorities(t)
 	stats := f.schedule(t, true)
 	commits := f.tps[0].allocations(t, "main")
-	runs := number(t, "A4S_TEST_RUNS", 2)
+	runs := sizes.Of(t, "A4S_TEST_RUNS", 2)
 	var sum standing
 	gone, pushed := 0, 0
 	for seed := range runs {

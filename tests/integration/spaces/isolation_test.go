@@ -32,6 +32,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
+	"github.com/a4s-io/a4s/tests/sizes"
 )
 
 const (
@@ -91,13 +92,7 @@ func TestIsolationInAServiceGroup(t *testing.T) {
 
 // isolation sends the requests. At last it deletes the attacker's tenant, if the server has it.
 func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
-	if s := os.Getenv("A4S_ISOLATION_REQUESTS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		total = n
-	}
+	total = sizes.Of(t, "A4S_ISOLATION_REQUESTS", total)
 	p.narrow(t, p.bareTenant(t, "a"))
 	b := p.tenant(t, "b")
 	const word = "zqcanaryzq"
