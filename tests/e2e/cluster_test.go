@@ -165,8 +165,20 @@ func (n *node) importImages() error {
 
 func (n *node) start() (err error) {
 	n.started = time.Now()
-	n.proc, err = n.host.Start(cmp.Or(n.binary, env.binary), n.args...)
+	n.proc, err = n.host.Start(cmp.Or(n.binary, env.binary), withAnyDisk(n.args)...)
 	return err
+}
+
+// withAnyDisk adds to the arguments of a4s what lets its pods stay, however
+// full the machine's disk is: a kubelet counts it in percent, and all hosts have
+// the machine's. TestMain refuses a disk that is full.
+func withAnyDisk(args []string) []string {
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "eviction-hard=") }) {
+		return args
+	}
+	return slices.Concat(args, []string{
+		"--kubelet-arg", "eviction-hard=memory.available<100Mi,nodefs.available<512Mi,imagefs.available<512Mi",
+		"--kubelet-arg", "image-gc-high-threshold=100"})
 }
 
 // restart starts the process again after its end and waits for the API.

@@ -71,6 +71,9 @@ func NewLab() (_ *Lab, err error) {
 	if l.Dir, err = os.MkdirTemp("", Prefix); err != nil {
 		return nil, err
 	}
+	if err := checkDisk(l.Dir); err != nil {
+		return nil, err
+	}
 	if err := makeMountPoints(l.Dir); err != nil {
 		return nil, err
 	}
@@ -81,6 +84,23 @@ func NewLab() (_ *Lab, err error) {
 		return nil, fmt.Errorf("starting the name server of the lab: %w", err)
 	}
 	return l, nil
+}
+
+// neededDisk is what a run of all hosts takes, in bytes, and some to spare.
+const neededDisk = 8 << 30
+
+// checkDisk finds a disk without room for the hosts before their kubelets do,
+// whose pods then wait in vain for most of an hour.
+func checkDisk(dir string) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("asking for the room on the disk of %s: %w", dir, err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < neededDisk {
+		return fmt.Errorf("the disk of %s has %d MiB free, the hosts need %d: free some, or set TMPDIR",
+			dir, free>>20, neededDisk>>20)
+	}
+	return nil
 }
 
 // NewHost makes a host with the given short name. The caller closes it, or
