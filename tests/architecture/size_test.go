@@ -19,7 +19,7 @@ const (
 	// maxMethods is how many methods a type may have before it should be two.
 	maxMethods = 25
 	// maxInternal is how many packages server and agent may have in common.
-	maxInternal = 27
+	maxInternal = 28
 )
 
 // wiring are the packages that connect others, and do little else.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/a4s-io/a4s/agent/origin/qualify"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -135,14 +136,10 @@ func (k kind) adopt(qualifier string, obj runtime.Object) error {
 	}
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk) // which lists leave out
 	m.SetManagedFields(nil)
-	m.SetNamespace(space.QualifyNamespace(qualifier, m.GetNamespace()))
-	switch k.resource {
-	case namespaceResource:
-		m.SetName(space.QualifyNamespace(qualifier, m.GetName()))
-	case rangesResource: // all of them count, and each partition has one of the same name
-		m.SetName(space.QualifyClusterName(qualifier, m.GetName()))
+	if qualifier == "" {
+		return nil
 	}
-	return nil
+	return qualify.To(qualifier).Map(obj)
 }
 
 // tenant is the one to whose space an object belongs, empty for the system.

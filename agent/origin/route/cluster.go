@@ -94,8 +94,11 @@ func (t *table) named(q *origin.Request, name string) (*http.Response, error) {
 		return p.translated(q)
 	}
 	tenant, _ := space.SplitClusterName(name)
-	// Volumes of other partitions are known here by a qualified name.
-	if !space.IsSystem(tenant) || q.Resource == volumeResource || len(t.all) == 1 {
+	switch {
+	case q.Resource == volumeResource && !p.Home:
+		// It is a tenant's, and may refer to a Secret of its partition's system space.
+		return p.translated(q)
+	case !space.IsSystem(tenant), q.Resource == volumeResource, len(t.all) == 1:
 		return p.do(q)
 	}
 	switch {

@@ -228,6 +228,36 @@ func TestVolumesOfPartitions(t *testing.T) {
 	}
 }
 
+// TestVolumeOfATenantWithASystemSecret reads a volume whose StorageClass named a Secret of
+// the system space: it is that of the tenant's partition, not of home.
+func TestVolumeOfATenantWithASystemSecret(t *testing.T) {
+	c := newCluster(t, Options{})
+	for tenant, s := range map[string]*partitiontest.Server{"t1": c.home, "t2": c.tp2} {
+		s.Put(t, "persistentvolumes", &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+			Name: "pv1." + tenant + ".tenant"},
+			Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{
+				Namespace: "default." + tenant, Name: "c"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+					NodePublishSecretRef: &corev1.SecretReference{Namespace: "kube-system", Name: "s"}}}}})
+		s.Put(t, "secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"},
+			StringData: map[string]string{"of": tenant}})
+	}
+	for _, tenant := range []string{"t1", "t2"} {
+		pv, err := c.api.CoreV1().PersistentVolumes().Get(t.Context(), "pv1."+tenant+".tenant", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pv.Name != "pv1."+tenant+".tenant" || pv.Spec.ClaimRef.Namespace != "default."+tenant {
+			t.Errorf("the volume of %s is %+v", tenant, pv)
+		}
+		ref := pv.Spec.CSI.NodePublishSecretRef
+		secret, err := c.api.CoreV1().Secrets(ref.Namespace).Get(t.Context(), ref.Name, metav1.GetOptions{})
+		if err != nil || secret.StringData["of"] != tenant {
+			t.Errorf("the Secret %v of the volume of %s: %v, %v", ref, tenant, secret, err)
+		}
+	}
+}
+
 // TestVersionsStayHere sends resource versions of merged lists back.
 func TestVersionsStayHere(t *testing.T) {
 	c := newCluster(t, Options{})

@@ -10,92 +10,23 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/a4s-io/a4s/agent/origin/qualify"
 	"github.com/a4s-io/a4s/agent/origin/wire"
-	"github.com/a4s-io/a4s/internal/space"
 )
 
-// names maps the names in an object: those of namespaces, and those of objects
-// without one.
-type names struct{ namespace, name func(string) string }
+// names reads and writes what qualify maps.
+type names struct{ qualify.Names }
 
 // toNode makes names of a partition those of the node.
-func (p *partition) toNode() names {
-	q := p.qualifier()
-	return names{
-		func(ns string) string { return space.QualifyNamespace(q, ns) },
-		func(name string) string { return space.QualifyClusterName(q, name) },
-	}
-}
+func (p *partition) toNode() names { return names{qualify.To(p.qualifier())} }
 
 // fromNode is the inverse of toNode. Names of other partitions stay as they are.
-func (p *partition) fromNode() names {
-	own := func(unqualify func(string) (string, string)) func(string) string {
-		return func(name string) string {
-			if of, composite := unqualify(name); of == p.qualifier() {
-				return composite
-			}
-			return name
-		}
-	}
-	return names{own(space.UnqualifyNamespace), own(space.UnqualifyClusterName)}
-}
-
-// translate maps the names in an object or a list.
-func (n names) translate(obj runtime.Object) error {
-	if meta.IsListType(obj) {
-		return meta.EachListItem(obj, n.translate)
-	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return nil //nolint:nilerr // a Status has no names that count
-	}
-	m.SetNamespace(n.namespace(m.GetNamespace()))
-	switch o := obj.(type) {
-	case *corev1.Namespace:
-		o.Name = n.namespace(o.Name)
-	case *corev1.PersistentVolumeClaim:
-		o.Spec.VolumeName = n.name(o.Spec.VolumeName)
-	case *corev1.PersistentVolume:
-		n.volume(o)
-	case *corev1.Event:
-		o.InvolvedObject.Namespace = n.namespace(o.InvolvedObject.Namespace)
-		if o.Related != nil {
-			o.Related.Namespace = n.namespace(o.Related.Namespace)
-		}
-	case *eventsv1.Event:
-		o.Regarding.Namespace = n.namespace(o.Regarding.Namespace)
-		if o.Related != nil {
-			o.Related.Namespace = n.namespace(o.Related.Namespace)
-		}
-	}
-	return nil
-}
-
-// volume maps the names that a kubelet follows from a volume.
-func (n names) volume(pv *corev1.PersistentVolume) {
-	pv.Name = n.name(pv.Name)
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		ref.Namespace = n.namespace(ref.Namespace)
-	}
-	csi := pv.Spec.CSI
-	if csi == nil {
-		return
-	}
-	for _, ref := range []*corev1.SecretReference{csi.ControllerPublishSecretRef, csi.NodeStageSecretRef,
-		csi.NodePublishSecretRef, csi.ControllerExpandSecretRef, csi.NodeExpandSecretRef} {
-		if ref != nil {
-			ref.Namespace = n.namespace(ref.Namespace)
-		}
-	}
-}
+func (p *partition) fromNode() names { return names{qualify.Of(p.qualifier())} }
 
 // requestBody maps the namespace in a body that may have it. What cannot be read the
 // server refuses.
@@ -111,7 +42,7 @@ func (n names) requestBody(body []byte, contentType, namespace string) []byte {
 		return body
 	}
 	obj, _, err := info.Serializer.Decode(body, nil, nil)
-	if err != nil || n.translate(obj) != nil {
+	if err != nil || n.Map(obj) != nil {
 		return body
 	}
 	out, err := encode(info, obj)
@@ -131,7 +62,7 @@ func (n names) patch(body []byte) []byte {
 		return body
 	}
 	var err error
-	if metadata["namespace"], err = json.Marshal(n.namespace(namespace)); err != nil {
+	if metadata["namespace"], err = json.Marshal(n.Namespace(namespace)); err != nil {
 		return body
 	}
 	if patch["metadata"], err = json.Marshal(metadata); err != nil {
@@ -168,7 +99,7 @@ func (n names) answer(ctx context.Context, resp *http.Response, watched bool) er
 	if err != nil {
 		return err
 	}
-	if err := n.translate(obj); err != nil {
+	if err := n.Map(obj); err != nil {
 		return err
 	}
 	if body, err = encode(info, obj); err != nil {
@@ -241,7 +172,7 @@ func (n names) event(info runtime.SerializerInfo, e *metav1.WatchEvent) error {
 	if err != nil {
 		return fmt.Errorf("reading a watch: %w", err)
 	}
-	if err := n.translate(obj); err != nil {
+	if err := n.Map(obj); err != nil {
 		return err
 	}
 	e.Object.Raw, err = encode(info, obj)

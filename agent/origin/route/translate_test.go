@@ -63,13 +63,13 @@ func TestNamesThereAndBack(t *testing.T) {
 		onNode[2].(*corev1.PersistentVolumeClaim).Spec.VolumeName = tc.nameOnTheNode
 		onNode[3].(*corev1.PersistentVolume).Name = tc.nameOnTheNode
 		for i, obj := range everyName(tc.namespace, tc.name) {
-			if err := tc.p.toNode().translate(obj); err != nil {
+			if err := tc.p.toNode().Map(obj); err != nil {
 				t.Fatal(err)
 			}
 			if !equality.Semantic.DeepEqual(obj, onNode[i]) {
 				t.Errorf("on the node it is %v, want %v", obj, onNode[i])
 			}
-			if err := tc.p.fromNode().translate(obj); err != nil {
+			if err := tc.p.fromNode().Map(obj); err != nil {
 				t.Fatal(err)
 			}
 			if !equality.Semantic.DeepEqual(obj, want[i]) {

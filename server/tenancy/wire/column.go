@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/a4s-io/a4s/internal/references"
+
 // Column is where the Tables of an answer say whose the object of a row is.
 type Column int
 
@@ -56,7 +58,7 @@ func (t *translation) with(element []byte, over func()) {
 
 // cells translates the cells of a row, which is about an object of tenant.
 func (t *translation) cells(tenant string) {
-	over := func() { t.walk(&Node{Op: Text}) }
+	over := func() { t.walk(&Node{Op: references.Text}) }
 	if t.p.Composite {
 		over = t.skip
 	}

@@ -2,7 +2,7 @@
 // sees and the composite form that everything inside works with, on the wire:
 // JSON, YAML and protobuf, without decoding whole objects.
 //
-// table.go says which field of which kind holds what (one row each), view.go
+// internal/references says which field of which kind holds what (one row each), view.go
 // what the native and the composite form of each is, json*.go and proto*.go
 // apply the one to the other.
 //

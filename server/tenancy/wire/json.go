@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -406,7 +407,7 @@ func (t *translation) row() {
 
 // statusMember translates a member of a Status.
 func (t *translation) statusMember(key []byte) {
-	text := Node{Op: Text}
+	text := Node{Op: references.Text}
 	switch string(key) {
 	case "message":
 		t.walk(&text)

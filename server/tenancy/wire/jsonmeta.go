@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -89,7 +90,7 @@ func (t *objectMeta) metadata(k docKind, more *Node) {
 				m.drop(&t.scanner)
 			}
 		case string(key) == "ownerReferences":
-			t.walk(&Node{Op: Ref})
+			t.walk(&Node{Op: references.Ref})
 		case string(key) == "tenant":
 			t.tenant(isString)
 			m.drop(&t.scanner)
@@ -254,7 +255,7 @@ func (t *values) labels(ofNamespace bool) {
 			dropped++
 			continue
 		case ofNamespace && string(key) == namespaceNameLabel:
-			t.walk(&Node{Op: Namespace})
+			t.walk(&Node{Op: references.Namespace})
 		default:
 			t.skip()
 		}

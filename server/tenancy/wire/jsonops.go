@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -78,7 +79,7 @@ func (t *values) value(n *Node) {
 	switch c := t.peek(); {
 	case c == '"':
 		t.stringValue(n.Op)
-	case c == 'n' && n.Op == Extra && t.d == In && !t.v.plain():
+	case c == 'n' && n.Op == references.Extra && t.d == In && !t.v.plain():
 		at := t.pos
 		t.skip()
 		t.flush(at)
@@ -88,13 +89,13 @@ func (t *values) value(n *Node) {
 		t.copied = t.pos
 	case c != '{' || t.v.plain():
 		t.skip()
-	case n.Op == Ref || n.Op == Subject:
+	case n.Op == references.Ref || n.Op == references.Subject:
 		t.reference(n)
-	case n.Op == NamespaceSelector:
+	case n.Op == references.NamespaceSelector:
 		t.selector()
-	case n.Op == NamespaceLabels:
+	case n.Op == references.NamespaceLabels:
 		t.labels(true)
-	case n.Op == Extra:
+	case n.Op == references.Extra:
 		t.extra()
 	case len(n.Fields) == 0:
 		t.skip()
@@ -115,22 +116,22 @@ func (t *values) fields(n *Node) {
 }
 
 // stringValue translates a string.
-func (t *values) stringValue(op Op) {
+func (t *values) stringValue(op references.Op) {
 	if t.v.plain() {
 		t.skip()
 		return
 	}
 	var translate func(*View, Direction, string) (string, error)
 	switch op {
-	case Namespace:
+	case references.Namespace:
 		translate = (*View).Namespace
-	case ClusterName:
+	case references.ClusterName:
 		translate = (*View).ClusterName
-	case User:
+	case references.User:
 		translate = (*View).User
-	case Group:
+	case references.Group:
 		translate = (*View).Group
-	case Text:
+	case references.Text:
 		if t.d == Out {
 			translate = viewText
 		}
@@ -141,7 +142,8 @@ func (t *values) stringValue(op Op) {
 	}
 	at := t.pos
 	raw := t.rawText()
-	if t.err != nil || op == Text && (bytes.IndexByte(raw, '.') < 0 || t.verbatim != "" && string(raw) == t.verbatim) {
+	if t.err != nil || op == references.Text &&
+		(bytes.IndexByte(raw, '.') < 0 || t.verbatim != "" && string(raw) == t.verbatim) {
 		return
 	}
 	text := string(raw)
@@ -194,7 +196,7 @@ func (t *values) reference(n *Node) {
 		return
 	}
 	t.back(begin)
-	if group == "" && n.Op == Ref {
+	if group == "" && n.Op == references.Ref {
 		group = t.refGroup(kind)
 	}
 	seen = keys{}
@@ -222,13 +224,13 @@ func (t *values) refGroup(kind string) string {
 }
 
 // referred translates the name or the namespace of a reference.
-func (t *values) referred(op Op, group, kind string, name bool, text string) string {
+func (t *values) referred(op references.Op, group, kind string, name bool, text string) string {
 	var out string
 	var err error
 	switch {
 	case !name:
 		out, err = t.v.Namespace(t.d, text)
-	case op == Ref:
+	case op == references.Ref:
 		out, err = t.v.Name(t.d, group, kind, text)
 	case kind == "User":
 		out, err = t.v.User(t.d, text)
@@ -322,7 +324,7 @@ func (t *values) matchLabels() {
 			m.drop(&t.scanner)
 			continue
 		case namespaceNameLabel:
-			t.value(&Node{Op: Namespace})
+			t.value(&Node{Op: references.Namespace})
 		case patchDirective:
 			t.keepTenant()
 		default:
@@ -370,7 +372,7 @@ func (t *values) expressions() {
 		m = t.open()
 		for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 			if string(key) == "values" {
-				t.walk(&Node{Op: Namespace})
+				t.walk(&Node{Op: references.Namespace})
 				continue
 			}
 			t.skip()
@@ -411,7 +413,7 @@ func (t *values) missingExtra(n *Node, seen *keys, m *members) {
 		return
 	}
 	for key, c := range n.Fields {
-		if c.Op != Extra || seen.has(key) {
+		if c.Op != references.Extra || seen.has(key) {
 			continue
 		}
 		m.insert(&t.scanner)

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -197,9 +198,15 @@ func (j *jsonPatch) translate(body []byte) ([]byte, error) {
 // patchRoot is the tree of a kind with the metadata that every object has.
 func (p *Projector) patchRoot(r Resource) *Node {
 	meta := map[string]*Node{
-		"name": {Op: ClusterName}, "namespace": {Op: Namespace}, "tenant": {Op: Namespace}, "selfLink": {Op: Text},
-		"ownerReferences": {Op: Ref},
-		"labels":          {Fields: map[string]*Node{space.Label: {Op: Text}, namespaceNameLabel: {Op: Namespace}}},
+		"name":            {Op: references.ClusterName},
+		"namespace":       {Op: references.Namespace},
+		"tenant":          {Op: references.Namespace},
+		"selfLink":        {Op: references.Text},
+		"ownerReferences": {Op: references.Ref},
+		"labels": {Fields: map[string]*Node{
+			space.Label:        {Op: references.Text},
+			namespaceNameLabel: {Op: references.Namespace},
+		}},
 	}
 	root := &Node{Fields: map[string]*Node{}}
 	if p.Table != nil {
@@ -234,7 +241,8 @@ func locate(root *Node, path []string) target {
 	n := root
 	for i, segment := range path {
 		switch n.Op {
-		case Ref, Subject, NamespaceSelector, Extra, NamespaceLabels:
+		case references.Ref, references.Subject, references.NamespaceSelector, references.Extra,
+			references.NamespaceLabels:
 			if i > 0 && isIndex(segment) {
 				continue
 			}
@@ -295,7 +303,7 @@ func (j *jsonPatch) operation(o map[string]json.RawMessage) (keep bool, err erro
 	if !ok {
 		return true, nil
 	}
-	if at.within != nil && (at.within.Op == Ref || at.within.Op == Subject) && op != "test" {
+	if at.within != nil && (at.within.Op == references.Ref || at.within.Op == references.Subject) && op != "test" {
 		switch at.field[0] {
 		case "kind", "apiGroup", "apiVersion":
 			return false, fmt.Errorf("%w: the %s of a reference cannot be changed alone in the space of a tenant, "+
@@ -328,7 +336,8 @@ func (j *jsonPatch) removal(o map[string]json.RawMessage, path []string, at targ
 	if last == space.Label && (at.within != nil || len(path) == 3 && path[0] == "metadata") {
 		return false
 	}
-	if at.within != nil && at.within.Op == NamespaceSelector && len(at.field) == 1 && last == "matchLabels" &&
+	if at.within != nil && at.within.Op == references.NamespaceSelector && len(at.field) == 1 &&
+		last == "matchLabels" &&
 		!space.IsSystem(j.p.View.Tenant) {
 		label, err := json.Marshal(map[string]string{space.Label: j.p.View.Tenant})
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -271,7 +272,8 @@ func (t *protoTranslator) appendMessage(dst, b []byte, at int, plan *protoPlan) 
 		}
 		// Parts of one message would be merged by who reads them, but be
 		// translated apart here.
-		if !p.repeated && (p.message != nil || p.ref != nil || p.meta || p.listMeta || p.op == NamespaceSelector) {
+		if !p.repeated && (p.message != nil || p.ref != nil || p.meta || p.listMeta ||
+			p.op == references.NamespaceSelector) {
 			if f.number < 64 && seen&(1<<f.number) != 0 || f.number >= 64 {
 				return nil, malformed(f.at, "a message comes twice")
 			}
@@ -326,26 +328,26 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 		return t.appendJSON(dst, f, p.json)
 	}
 	switch p.op {
-	case Ref:
+	case references.Ref:
 		return t.appendRef(dst, f, p.ref)
-	case Subject:
+	case references.Subject:
 		return t.appendSubject(dst, f, p.ref)
-	case NamespaceSelector:
+	case references.NamespaceSelector:
 		dst, n := nest(dst, f)
 		if dst, err = t.appendSelector(dst, f.value, f.at); err != nil {
 			return nil, err
 		}
 		return n.end(dst), nil
-	case NamespaceLabels:
+	case references.NamespaceLabels:
 		return t.appendLabel(dst, f, true, false)
-	case Extra:
+	case references.Extra:
 		key, _, err := entry(f)
 		if err != nil || string(key) == space.Extra {
 			return dst, err
 		}
 		return append(dst, f.all...), nil
 	}
-	if p.op == Text && bytes.IndexByte(f.value, '.') < 0 {
+	if p.op == references.Text && bytes.IndexByte(f.value, '.') < 0 {
 		return append(dst, f.all...), nil // it mentions no composite name
 	}
 	s, err := t.text(p.op, f.value)
@@ -371,18 +373,18 @@ func (t *protoTranslator) appendJSON(dst []byte, f protoValue, node *Node) ([]by
 }
 
 // text translates a string.
-func (t *protoTranslator) text(op Op, value []byte) (string, error) {
+func (t *protoTranslator) text(op references.Op, value []byte) (string, error) {
 	s := string(value)
 	switch op {
-	case Namespace:
+	case references.Namespace:
 		return t.v.Namespace(t.d, s)
-	case ClusterName:
+	case references.ClusterName:
 		return t.v.ClusterName(t.d, s)
-	case User:
+	case references.User:
 		return t.v.User(t.d, s)
-	case Group:
+	case references.Group:
 		return t.v.Group(t.d, s)
-	case Text:
+	case references.Text:
 		if t.d != Out {
 			return s, nil
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/randfill"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -284,11 +285,11 @@ func (f reference) object(t *testing.T, of protoMessage, typ reflect.Type) proto
 	if labels, ok := meta["labels"].(map[string]any); ok {
 		delete(labels, space.Label)
 		if f.r.Kind == "Namespace" {
-			f.walk(t, labels, &Node{Op: NamespaceLabels})
+			f.walk(t, labels, &Node{Op: references.NamespaceLabels})
 		}
 	}
 	if owners, ok := meta["ownerReferences"]; ok {
-		f.walk(t, owners, &Node{Op: Ref})
+		f.walk(t, owners, &Node{Op: references.Ref})
 	}
 	node := f.p.Table.Node(f.r.Group, f.r.Kind)
 	if node != nil {
@@ -343,15 +344,15 @@ func (f reference) walk(t *testing.T, value any, n *Node) any {
 	if s, ok := value.(string); ok {
 		var err error
 		switch n.Op {
-		case Namespace:
+		case references.Namespace:
 			s, err = v.Namespace(f.d, s)
-		case ClusterName:
+		case references.ClusterName:
 			s, err = v.ClusterName(f.d, s)
-		case User:
+		case references.User:
 			s, err = v.User(f.d, s)
-		case Group:
+		case references.Group:
 			s, err = v.Group(f.d, s)
-		case Text:
+		case references.Text:
 			if f.d == Out {
 				s = v.Text(s)
 			}
@@ -368,7 +369,7 @@ func (f reference) walk(t *testing.T, value any, n *Node) any {
 	namespace := func(s string) (string, error) { return v.Namespace(f.d, s) }
 	text := func(key string) string { s, _ := fields[key].(string); return s }
 	switch n.Op {
-	case Ref:
+	case references.Ref:
 		group := text("apiGroup")
 		if group == "" {
 			gv, _ := schema.ParseGroupVersion(text("apiVersion"))
@@ -379,7 +380,7 @@ func (f reference) walk(t *testing.T, value any, n *Node) any {
 		}
 		f.set(t, fields, "name", func(s string) (string, error) { return v.Name(f.d, group, text("kind"), s) })
 		f.set(t, fields, "namespace", namespace)
-	case Subject:
+	case references.Subject:
 		f.set(t, fields, "namespace", namespace)
 		switch text("kind") {
 		case "User":
@@ -387,9 +388,9 @@ func (f reference) walk(t *testing.T, value any, n *Node) any {
 		case "Group":
 			f.set(t, fields, "name", func(s string) (string, error) { return v.Group(f.d, s) })
 		}
-	case NamespaceLabels:
+	case references.NamespaceLabels:
 		f.set(t, fields, namespaceNameLabel, namespace)
-	case NamespaceSelector:
+	case references.NamespaceSelector:
 		labels, ok := fields["matchLabels"].(map[string]any)
 		if !ok {
 			labels = map[string]any{}
@@ -403,10 +404,10 @@ func (f reference) walk(t *testing.T, value any, n *Node) any {
 		requirements, _ := fields["matchExpressions"].([]any)
 		for _, r := range requirements {
 			if r := r.(map[string]any); r["key"] == namespaceNameLabel {
-				r["values"] = f.walk(t, r["values"], &Node{Op: Namespace})
+				r["values"] = f.walk(t, r["values"], &Node{Op: references.Namespace})
 			}
 		}
-	case Extra:
+	case references.Extra:
 		delete(fields, space.Extra)
 		if f.d == In {
 			fields[space.Extra] = []any{v.Tenant}
@@ -425,7 +426,7 @@ func (f reference) walk(t *testing.T, value any, n *Node) any {
 			}
 			continue
 		}
-		if fields[name] == nil && child.Op == Extra && f.d == In {
+		if fields[name] == nil && child.Op == references.Extra && f.d == In {
 			fields[name] = map[string]any{}
 		}
 		if fields[name] != nil {

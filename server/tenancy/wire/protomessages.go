@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -163,7 +164,7 @@ func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]
 			dst = appendString(dst, f, namespace)
 		case metaSelfLink:
 		case metaLabels:
-			namespaces := t.group == "" && t.kind == "Namespace" || p != nil && p.op == NamespaceLabels
+			namespaces := t.group == "" && t.kind == "Namespace" || p != nil && p.op == references.NamespaceLabels
 			dst, err = t.appendLabel(dst, f, namespaces, true)
 		case metaOwnerReferences:
 			dst, err = t.appendRef(dst, f, ownerRef())

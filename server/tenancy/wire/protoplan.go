@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/a4s-io/a4s/internal/references"
 )
 
 // protoPlan says what to do with the fields of one message, by their numbers.
@@ -28,7 +30,7 @@ type protoPlan struct {
 
 // protoField says what to do with one field.
 type protoField struct {
-	op       Op
+	op       references.Op
 	message  *protoPlan
 	ref      *protoRef
 	repeated bool
@@ -83,7 +85,7 @@ func (p *protoPlan) set(n protowire.Number, f *protoField) {
 		p.fields = append(p.fields, nil)
 	}
 	p.fields[n] = f
-	if f.op == Extra {
+	if f.op == references.Extra {
 		p.extras = append(p.extras, n)
 	}
 }
@@ -148,7 +150,7 @@ func (p *Projector) protoKindOf(apiVersion, kind string, r Resource) (*protoKind
 
 // compileStatus is the plan of a Status.
 func compileStatus() (*protoPlan, error) {
-	text := &Node{Op: Text}
+	text := &Node{Op: references.Text}
 	causes := &Node{Fields: map[string]*Node{"message": text}}
 	var plans [2]*protoPlan
 	for i, details := range []map[string]*Node{{"causes": causes}, {"causes": causes, "name": text}} {
@@ -290,14 +292,14 @@ func compileField(t reflect.Type, node *Node) (*protoField, error) {
 		return compileMap(t, node)
 	case reflect.String:
 		switch node.Op {
-		case Namespace, ClusterName, Text, User, Group:
+		case references.Namespace, references.ClusterName, references.Text, references.User, references.Group:
 			return &protoField{op: node.Op}, nil
-		case None:
+		case references.None:
 			return nil, nil
 		}
 	case reflect.Struct:
 		switch node.Op {
-		case None:
+		case references.None:
 			if t == rawType {
 				raw := &protoPlan{}
 				raw.set(rawExtensionRaw, &protoField{json: node})
@@ -311,9 +313,9 @@ func compileField(t reflect.Type, node *Node) (*protoField, error) {
 				return nil, err
 			}
 			return &protoField{message: plan}, nil
-		case Ref, Subject:
+		case references.Ref, references.Subject:
 			return &protoField{op: node.Op, ref: refOf(t)}, nil
-		case NamespaceSelector:
+		case references.NamespaceSelector:
 			if t == reflect.TypeFor[metav1.LabelSelector]() {
 				return &protoField{op: node.Op}, nil
 			}
@@ -323,7 +325,7 @@ func compileField(t reflect.Type, node *Node) (*protoField, error) {
 }
 
 func compileMap(t reflect.Type, node *Node) (*protoField, error) {
-	if node.Op == Extra || node.Op == NamespaceLabels {
+	if node.Op == references.Extra || node.Op == references.NamespaceLabels {
 		return &protoField{op: node.Op, repeated: true}, nil
 	}
 	f := &protoField{repeated: true, keys: map[string]*protoField{}}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -203,9 +204,9 @@ func TestProtoPlansFitTheTable(t *testing.T) {
 			t.Errorf("%s has %d fields", gvk, len(kind.object.fields))
 		}
 	}
-	for _, row := range Rows() {
+	for _, row := range references.Rows() {
 		node := &Node{}
-		node.add(row.segments(), row.Op)
+		node.add(segments(row), row.Op)
 		for gvk, typ := range scheme.Scheme.AllKnownTypes() {
 			if gvk.Group == row.Group && gvk.Kind == row.Kind {
 				if _, err := compileMessage(typ, node); err != nil {

@@ -3,6 +3,8 @@ package wire
 import (
 	"fmt"
 	"strings"
+
+	"github.com/a4s-io/a4s/internal/references"
 )
 
 // Table is the reference table, compiled for lookups.
@@ -14,12 +16,12 @@ type Table struct {
 // NewTable compiles the rows.
 func NewTable() *Table {
 	t := &Table{nodes: map[[2]string]*Node{}}
-	for _, r := range Rows() {
+	for _, r := range references.Rows() {
 		key := [2]string{r.Group, r.Kind}
 		if t.nodes[key] == nil {
 			t.nodes[key] = &Node{}
 		}
-		t.nodes[key].add(r.segments(), r.Op)
+		t.nodes[key].add(segments(r), r.Op)
 	}
 	for _, n := range t.nodes {
 		n.compile()
@@ -31,7 +33,7 @@ func NewTable() *Table {
 func (t *Table) Node(group, kind string) *Node { return t.nodes[[2]string{group, kind}] }
 
 // segments are the names on the path.
-func (r Row) segments() []string {
+func segments(r references.Row) []string {
 	path, key, ok := strings.Cut(strings.TrimSuffix(r.Path, "]"), "[")
 	names := strings.Split(path, ".")
 	if ok {
@@ -41,7 +43,7 @@ func (r Row) segments() []string {
 }
 
 // add puts an operation at a path below n.
-func (n *Node) add(path []string, op Op) {
+func (n *Node) add(path []string, op references.Op) {
 	for _, name := range path {
 		if n.Fields == nil {
 			n.Fields = map[string]*Node{}
@@ -56,14 +58,14 @@ func (n *Node) add(path []string, op Op) {
 
 // check finds rows that contradict each other: a field is translated once,
 // and what has an operation has no rows below it.
-func check(rows []Row) error {
-	seen := map[string]Op{}
+func check(rows []references.Row) error {
+	seen := map[string]references.Op{}
 	for _, r := range rows {
 		key := fmt.Sprintf("%s/%s %s", r.Group, r.Kind, r.Path)
 		if op, ok := seen[key]; ok {
 			return fmt.Errorf("%s is in the table twice, as %s and %s", key, op, r.Op)
 		}
-		if r.Op == None || r.Path == "" || strings.Contains("."+r.Path+".", "..") {
+		if r.Op == references.None || r.Path == "" || strings.Contains("."+r.Path+".", "..") {
 			return fmt.Errorf("%s is no row", key)
 		}
 		seen[key] = r.Op

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -103,7 +104,7 @@ func ofTheTable(visit func(gvk schema.GroupVersionKind, k kinds.Kind, t reflect.
 // Whatever looks like a reference was decided about, and nothing is in the
 // list of decisions that is no more.
 func TestEveryReferenceIsDecided(t *testing.T) {
-	table, reviewed := NewTable(), Reviewed()
+	table, reviewed := NewTable(), references.Reviewed()
 	used := map[string]bool{}
 	seen := map[string]bool{}
 	ofTheTable(func(gvk schema.GroupVersionKind, k kinds.Kind, typ reflect.Type) {
@@ -116,7 +117,7 @@ func TestEveryReferenceIsDecided(t *testing.T) {
 			}
 			n := table.Node(gvk.Group, gvk.Kind)
 			for _, name := range strings.Split(path, ".") {
-				if n == nil || n.Op != None {
+				if n == nil || n.Op != references.None {
 					break
 				}
 				n = n.Fields[name]
@@ -159,12 +160,12 @@ func review(reviewed map[string]string, path string, t reflect.Type) (string, bo
 }
 
 // fits reports whether an operation can be done on a field of a type.
-func fits(op Op, t reflect.Type) bool {
+func fits(op references.Op, t reflect.Type) bool {
 	b := base(t)
 	switch op {
-	case Namespace, ClusterName, Text, User, Group:
+	case references.Namespace, references.ClusterName, references.Text, references.User, references.Group:
 		return b.Kind() == reflect.String
-	case Ref, Subject:
+	case references.Ref, references.Subject:
 		has := map[string]bool{}
 		if b.Kind() == reflect.Struct {
 			for i := range b.NumField() {
@@ -173,11 +174,11 @@ func fits(op Op, t reflect.Type) bool {
 			}
 		}
 		return has["name"] && has["kind"]
-	case NamespaceSelector:
+	case references.NamespaceSelector:
 		return b == reflect.TypeFor[metav1.LabelSelector]()
-	case NamespaceLabels:
+	case references.NamespaceLabels:
 		return t == reflect.TypeFor[map[string]string]()
-	case Extra:
+	case references.Extra:
 		return t.Kind() == reflect.Map && t.Key().Kind() == reflect.String && t.Elem().Kind() == reflect.Slice &&
 			t.Elem().Elem().Kind() == reflect.String
 	default:
@@ -188,7 +189,7 @@ func fits(op Op, t reflect.Type) bool {
 // Every row is about a field that exists, of a type that its operation fits in
 // every version.
 func TestEveryRowFits(t *testing.T) {
-	if err := check(Rows()); err != nil {
+	if err := check(references.Rows()); err != nil {
 		t.Error(err)
 	}
 	type field struct{ group, kind, path string }
@@ -199,7 +200,7 @@ func TestEveryRowFits(t *testing.T) {
 			types[f] = append(types[f], ft)
 		})
 	})
-	for _, r := range Rows() {
+	for _, r := range references.Rows() {
 		f := field{r.Group, r.Kind, r.Path}
 		if path, ok := strings.CutPrefix(r.Path, "data."); ok && r.Kind == "ControllerRevision" {
 			f = field{"apps", "StatefulSet", path} // a patch of it
@@ -223,19 +224,23 @@ func TestEveryRowFits(t *testing.T) {
 }
 
 func TestCheckFindsContradictions(t *testing.T) {
-	row := func(path string, op Op) Row { return Row{Group: "g", Kind: "K", Path: path, Op: op} }
+	row := func(path string, op references.Op) references.Row {
+		return references.Row{Group: "g", Kind: "K", Path: path, Op: op}
+	}
 	for name, c := range map[string]struct {
-		rows []Row
+		rows []references.Row
 		ok   bool
 	}{
-		"side by side":       {[]Row{row("a.b", Text), row("a.c", Ref), row("ab", Text)}, true},
-		"another kind":       {[]Row{row("a", Text), {Group: "g", Kind: "L", Path: "a", Op: Ref}}, true},
-		"twice":              {[]Row{row("a", Text), row("a", Text)}, false},
-		"two operations":     {[]Row{row("a", Text), row("a", Ref)}, false},
-		"below a translated": {[]Row{row("a", Ref), row("a.name", Text)}, false},
-		"above a translated": {[]Row{row("a.b.c", Text), row("a", Ref)}, false},
-		"no operation":       {[]Row{row("a", None)}, false},
-		"a hole in the path": {[]Row{row("a..b", Text)}, false},
+		"side by side": {[]references.Row{row("a.b", references.Text), row("a.c", references.Ref),
+			row("ab", references.Text)}, true},
+		"another kind": {[]references.Row{row("a", references.Text), {Group: "g", Kind: "L", Path: "a",
+			Op: references.Ref}}, true},
+		"twice":              {[]references.Row{row("a", references.Text), row("a", references.Text)}, false},
+		"two operations":     {[]references.Row{row("a", references.Text), row("a", references.Ref)}, false},
+		"below a translated": {[]references.Row{row("a", references.Ref), row("a.name", references.Text)}, false},
+		"above a translated": {[]references.Row{row("a.b.c", references.Text), row("a", references.Ref)}, false},
+		"no operation":       {[]references.Row{row("a", references.None)}, false},
+		"a hole in the path": {[]references.Row{row("a..b", references.Text)}, false},
 		"no rows":            {nil, true},
 	} {
 		if err := check(c.rows); (err == nil) != c.ok {
@@ -252,12 +257,12 @@ func TestTableNode(t *testing.T) {
 	n := table.Node("apps", "Deployment")
 	for _, name := range strings.Split(
 		"spec.template.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.namespaces", ".") {
-		if n == nil || n.Op != None {
+		if n == nil || n.Op != references.None {
 			t.Fatalf("before %s there is %v", name, n)
 		}
 		n = n.Fields[name]
 	}
-	if n == nil || n.Op != Namespace {
+	if n == nil || n.Op != references.Namespace {
 		t.Errorf("got %v", n)
 	}
 }

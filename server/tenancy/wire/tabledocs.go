@@ -5,21 +5,9 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/a4s-io/a4s/internal/references"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
-
-// String is the name that the documentation uses.
-func (o Op) String() string {
-	names := [...]string{
-		None: "none", Namespace: "namespace", ClusterName: "cluster-scoped name", Text: "text",
-		User: "user", Group: "group", Ref: "object reference", Subject: "subject",
-		NamespaceSelector: "namespace selector", NamespaceLabels: "namespace labels", Extra: "extra attributes",
-	}
-	if o < 0 || int(o) >= len(names) {
-		return fmt.Sprintf("operation %d", int(o))
-	}
-	return names[o]
-}
 
 // Markdown renders the tables of kinds and of references.
 func Markdown() string {
@@ -89,7 +77,7 @@ inside, besides the metadata that all objects have. Lists are not marked.
 | Kind | Group | Path | Holds |
 |---|---|---|---|
 `)
-	for _, r := range Rows() {
+	for _, r := range references.Rows() {
 		fmt.Fprintf(&b, "| %s | %s | `%s` | %s |\n", r.Kind, group(r.Group), r.Path, r.Op)
 	}
 	b.WriteString(`
@@ -100,7 +88,7 @@ They look like references, but are the same in both forms.
 | End of the path, or type | Why |
 |---|---|
 `)
-	reviewed := Reviewed()
+	reviewed := references.Reviewed()
 	fields := make([]string, 0, len(reviewed))
 	for field := range reviewed {
 		fields = append(fields, field)

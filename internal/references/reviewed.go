@@ -1,4 +1,4 @@
-package wire
+package references
 
 // Reviewed are the fields that look like references and are not translated,
 // with the reason. A key is the end of a path, or "type" and the Go type of

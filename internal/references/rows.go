@@ -1,4 +1,4 @@
-package wire
+package references
 
 // Rows is the reference table: what of which kind names something else. What
 // is not here holds no name that differs between the native and the composite
