@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -67,6 +65,10 @@ type answer struct {
 	resource  wire.Resource
 	content   content
 	zip       bool // the client accepts gzip
+	// asksYAML reports whether the client gets YAML of an answer with a code that comes in
+	// JSON, and yaml that it does.
+	asksYAML func(code int) bool
+	yaml     bool
 	// body is what the request sent, nil for nothing.
 	body *body
 	// retry is set for a request that can be tried again with another name: an
@@ -112,6 +114,10 @@ func serveAnswer(
 		req, s = overHTTP(w, req)
 		defer s.close()
 	}
+	yaml := func(int) bool { return false }
+	if c == object {
+		req, yaml = inJSONInstead(req)
+	}
 	if r.verb == "list" && strings.Contains(req.Header.Get("Accept"), protobuf) {
 		ctx, size := listsize.With(req.Context())
 		own := *p
@@ -123,7 +129,8 @@ func serveAnswer(
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)
-		a.zip, a.body, a.socket, a.proxied = acceptsGzip(req), sent, s, proxied.From(req.Context())
+		a.zip, a.asksYAML, a.body, a.socket = acceptsGzip(req), yaml, sent, s
+		a.proxied = proxied.From(req.Context())
 		a.seat = fairqueue.Of(req.Context())
 		if attempt < generateAttempts {
 			a.retry = sent
@@ -183,6 +190,7 @@ func (a *answer) WriteHeader(code int) {
 	a.body.warn(a.Header())
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
+	a.yaml = a.media == inJSON && a.asksYAML != nil && a.asksYAML(code)
 	if a.content == streamsBytes && !a.project {
 		a.seat.Endless()
 		a.seat.Yield() // from now on it carries bytes
@@ -267,9 +275,18 @@ func (a *answer) Write(b []byte) (int, error) {
 		if a.buffer == nil {
 			a.buffer = wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
 		}
-		if a.buffer.Len()+len(b) <= wholeUpTo || a.media == inYAML {
+		if a.buffer.Len()+len(b) <= a.whole() {
 			return a.buffer.Write(b)
 		}
+		if a.yaml || a.media == inYAML {
+			a.err = tooLongForYAML()
+			return 0, a.err
+		}
+		if !a.seat.Keep(len(b)) {
+			a.err = tooMuchUnread()
+			return 0, a.err
+		}
+		defer a.seat.Let(len(b))
 		a.startStream(false)
 		if a.err == nil && a.buffer.Len() > 0 {
 			_, a.err = a.stream.Write(a.buffer.Bytes())
@@ -372,6 +389,9 @@ func (a *answer) finishHTTP() error {
 		return nil
 	case !a.sent:
 		a.Header().Del("Content-Length")
+		if status := apierrors.APIStatus(nil); errors.As(a.err, &status) {
+			return a.err
+		}
 		return refuseAnswer(a.err)
 	case isForeign(a.err):
 		logrus.WithField("component", "tenancy").WithError(a.err).Error("An answer to a tenant was cut off")
@@ -379,22 +399,6 @@ func (a *answer) finishHTTP() error {
 		return nil
 	default:
 		return nil // the client is gone
-	}
-}
-
-// releaseBuffer returns the buffer to its pool.
-func (a *answer) releaseBuffer() {
-	if a.buffer != nil {
-		giveBack(a.buffer)
-	}
-	a.buffer = nil
-}
-
-// giveBack returns a buffer to its pool, unless it is larger than most answers need.
-func giveBack(b *bytes.Buffer) {
-	if b.Cap() <= 2*wholeUpTo {
-		b.Reset()
-		wholes.Put(b)
 	}
 }
 
@@ -425,50 +429,6 @@ func (a *answer) cut() {
 func refuseAnswer(err error) error {
 	logrus.WithField("component", "tenancy").WithError(err).Error("An answer to a tenant was refused")
 	return apierrors.NewInternalError(errors.New("the answer could not be shown in this space"))
-}
-
-func (a *answer) finishWhole() {
-	var raw, body []byte
-	if a.buffer != nil {
-		raw = a.buffer.Bytes()
-	}
-	out := wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
-	defer giveBack(out)
-	out.Grow(wire.Room(len(raw)))
-	switch a.media {
-	case protobuf:
-		body, a.err = a.projector.AppendProto(out.AvailableBuffer(), wire.Out, a.resource, raw)
-	case inYAML:
-		body, a.err = a.projector.YAML(a.resource, raw)
-	default:
-		body, a.err = a.projector.AppendJSON(out.AvailableBuffer(), wire.Out, a.resource, raw)
-	}
-	if a.err != nil {
-		return
-	}
-	if a.zip && len(body) > gzipFrom {
-		var zipped bytes.Buffer
-		a.gzip = gzips.Get().(*gzip.Writer)
-		a.gzip.Reset(&zipped)
-		_, err := a.gzip.Write(body)
-		if err == nil {
-			err = a.gzip.Close()
-		}
-		if err != nil {
-			a.err = fmt.Errorf("compressing the answer: %w", err)
-			return
-		}
-		body = zipped.Bytes()
-		a.Header().Set("Content-Encoding", "gzip")
-		a.Header().Add("Vary", "Accept-Encoding")
-	}
-	if a.Header().Get("Content-Length") != "" || len(body) < gzipFrom {
-		a.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	a.send()
-	if _, err := a.ResponseWriter.Write(body); err != nil {
-		a.err = err
-	}
 }
 
 // projectWarnings translates the texts of Warning headers.

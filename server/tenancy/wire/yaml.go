@@ -18,7 +18,13 @@ func (p *Projector) YAML(r Resource, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: YAML: %w", ErrMalformed, err)
 	}
-	if asJSON, err = p.JSON(Out, r, asJSON); err != nil {
+	return p.JSONAsYAML(r, asJSON)
+}
+
+// JSONAsYAML translates a document of JSON outwards and makes YAML of it.
+func (p *Projector) JSONAsYAML(r Resource, body []byte) ([]byte, error) {
+	asJSON, err := p.JSON(Out, r, body)
+	if err != nil {
 		return nil, err
 	}
 	out, err := yaml.JSONToYAML(asJSON)

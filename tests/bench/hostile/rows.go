@@ -52,6 +52,12 @@ func allRows() []row {
 			changingEndpoints(1000)},
 		{0, "quotas", "50 quotas that count what 64 clients make and delete", quotas(50), creates(many)},
 		{0, "events", "64 clients write events", nil, events},
+		{0, "slow-readers", "256 clients list 10 MB and read nothing of it", large(100),
+			slowReaders(256, "", "application/json")},
+		{0, "slow-yaml", "the same in YAML", large(100), slowReaders(256, "", "application/yaml")},
+		{0, "slow-pretty", "the same in indented JSON", large(100), slowReaders(256, "?pretty=1", "application/json")},
+		{0, "slow-tables", "the same in tables with the objects", large(100), slowReaders(256,
+			"?includeObject=Object", "application/json;as=Table;v=v1;g=meta.k8s.io")},
 		{0, "affinity", "8 clients make pods with 1,000 terms of affinity", nil, affinity(1000)},
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -281,4 +283,58 @@ func affinity(terms int) func(context.Context, *attacker) error {
 			a.ask(ctx, client, http.MethodPost, namespace+"/pods", fmt.Sprintf(pod, i, turn, joined))
 		})
 	}
+}
+
+// large makes so many ConfigMaps of 100 kB.
+func large(n int) func(context.Context, *attacker) error {
+	return func(ctx context.Context, a *attacker) error {
+		for i := range n {
+			body := fmt.Sprintf(`{"metadata":{"name":"c%d"},"data":{"x":%q}}`, i, strings.Repeat("x", 100_000))
+			if err := a.make(ctx, configMaps, body); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// slowReaders has clients list, each over a connection of HTTP/1.1 that takes little of
+// the answer, and read nothing more.
+func slowReaders(clients int, query, accept string) func(context.Context, *attacker) error {
+	return func(ctx context.Context, a *attacker) error {
+		return a.clients(ctx, clients, func(client *http.Client, _, _ int) {
+			slow := a.slow(client)
+			defer slow.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Host+configMaps+query, nil)
+			if err != nil {
+				return
+			}
+			req.Header.Set("Accept", accept)
+			resp, err := slow.Do(req)
+			if err != nil {
+				a.note(0)
+				return
+			}
+			defer resp.Body.Close() //nolint:errcheck // nothing is lost
+			a.note(resp.StatusCode)
+			if resp.StatusCode == http.StatusOK {
+				<-ctx.Done()
+			}
+		})
+	}
+}
+
+// slow is a client whose connections have room for little that was not read.
+func (a *attacker) slow(like *http.Client) *http.Client {
+	const room = 4 << 10
+	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, room)
+		})
+		return errors.Join(err, failed)
+	}}
+	of := like.Transport.(*http.Transport)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: of.TLSClientConfig.Clone(),
+		DialContext: dialer.DialContext}}
 }

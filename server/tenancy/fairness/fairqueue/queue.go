@@ -58,6 +58,9 @@ type Options struct {
 	// Others is the same of what others do for a flow. It is less: what has begun comes back
 	// first after each of its waits, before a request of the flow that has not begun.
 	Others int
+	// Kept is how many bytes the requests of a flow keep in memory, see Seat.Keep; 0 is any
+	// number.
+	Kept int
 	// Busy returns how many goroutines compute, or could if there were a processor.
 	Busy func() int
 	// Account is told what requests use; nil for nobody.
@@ -85,7 +88,7 @@ type Account interface {
 // The length is about that of upstream's queues.
 func ForProcessors(n int) Options {
 	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Inside: 128,
-		Others: 8 * n, Busy: BusyGoroutines}
+		Others: 8 * n, Kept: 64 << 20, Busy: BusyGoroutines}
 }
 
 // Queue gives seats to requests.
@@ -137,6 +140,7 @@ type flow struct {
 	ended   time.Time // when its last request did
 	index   int       // in the backlog, -1 if not there
 	active  bool      // it has requests that compute or wait for a seat
+	kept    int       // bytes, see Seat.Keep
 }
 
 // waits reports whether requests of the flow wait for a seat.

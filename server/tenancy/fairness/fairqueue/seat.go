@@ -38,6 +38,7 @@ type Seat struct {
 	asked   time.Time     // when it began to wait for a seat
 	slept   time.Duration // for seats, which the account has yet to be told
 	told    time.Duration // of what it computed in this seat
+	kept    int           // bytes, see Keep
 }
 
 // Hold has the seat last until it was released once more.
@@ -64,6 +65,8 @@ func (s *Seat) Release() {
 	now := time.Now()
 	s.ended, s.flow.ended = true, now
 	s.flow.inside--
+	s.flow.kept -= s.kept
+	s.kept = 0
 	s.uncount()
 	switch {
 	case s.granted != nil:
@@ -114,6 +117,8 @@ func (s *Seat) Move(name string) {
 	s.flow, from.ended = to, now
 	from.inside--
 	to.inside++
+	from.kept -= s.kept
+	to.kept += s.kept
 	if s.counts {
 		from.begun[s.by]--
 		to.begun[s.by]++

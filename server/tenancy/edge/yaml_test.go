@@ -1,0 +1,179 @@
+package edge
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// TestYAMLIsMadeOfJSON asks for YAML in ways that clients do. The API server, for which YAML
+// is much work, never writes it.
+func TestYAMLIsMadeOfJSON(t *testing.T) {
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps/x")
+	e.find("t1", &r)
+	for accept, want := range map[string]struct{ upstream, client string }{
+		"application/yaml":      {"application/json;q=1.000", inYAML},
+		"application/json":      {"application/json", inJSON},
+		"":                      {"", inJSON},
+		"application/yaml, */*": {"application/json;q=1.000,*/*;q=1.000", inYAML},
+		// Without a wildcard first, as Kubernetes reads it.
+		"*/*, application/yaml;q=0.5":                 {"application/json;q=0.500,*/*;q=1.000", inYAML},
+		"application/json;q=0.4,application/yaml;q=1": {"application/json;q=1.000,application/json;q=0.400", inYAML},
+		"application/yaml;as=Table;v=v1;g=meta.k8s.io": {
+			"application/json;as=Table;g=meta.k8s.io;v=v1;q=1.000", inYAML},
+		"text/yaml": {"text/yaml", inJSON},
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps/x?a=b", nil)
+		req.Header.Set("Accept", accept)
+		next := http.HandlerFunc(func(w http.ResponseWriter, got *http.Request) {
+			if h := got.Header.Get("Accept"); h != want.upstream {
+				t.Errorf("%q came as %q, want %q", accept, h, want.upstream)
+			}
+			if got.URL.Query().Get("a") != "b" {
+				t.Errorf("%q: the query came as %q", accept, got.URL.RawQuery)
+			}
+			w.Header().Set("Content-Type", inJSON)
+			io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1",`+ //nolint:errcheck // a recorder
+				`"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"1"}}`)
+		})
+		w := httptest.NewRecorder()
+		if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Metadata struct{ Namespace string }
+			Data     map[string]string
+		}
+		body := w.Body.String()
+		if err := yaml.Unmarshal([]byte(body), &got); err != nil || got.Metadata.Namespace != "default" ||
+			got.Data["k"] != "1" || strings.HasPrefix(body, "{") != (want.client == inJSON) ||
+			w.Header().Get("Content-Type") != want.client {
+			t.Errorf("%q gets %s %q, %v", accept, w.Header().Get("Content-Type"), body, err)
+		}
+	}
+}
+
+// TestErrorsInYAML are in JSON where the client asks for a table, as upstream's.
+func TestErrorsInYAML(t *testing.T) {
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps/x")
+	e.find("t1", &r)
+	for accept, want := range map[string]string{inYAML: inYAML, inYAML + ";as=Table;v=v1;g=meta.k8s.io": inJSON} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps/x", nil)
+		req.Header.Set("Accept", accept)
+		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", inJSON)
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","code":404}`) //nolint:errcheck // a recorder
+		})
+		w := httptest.NewRecorder()
+		err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+		if got := w.Header().Get("Content-Type"); err != nil || got != want {
+			t.Errorf("%s: %s, %v", accept, got, err)
+		}
+	}
+}
+
+// long writes a list of so many bytes at once, as a server does that has all of it in memory.
+func long(bytes int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", inJSON)
+		w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},` + //nolint:errcheck // that is the test
+			`"items":[{"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"` +
+			strings.Repeat("x", bytes) + `"}}]}`))
+	})
+}
+
+// TestLongYAMLIsRefused: to make YAML of megabytes takes seconds.
+func TestLongYAMLIsRefused(t *testing.T) {
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps")
+	e.find("t1", &r)
+	for size, refused := range map[int]bool{longestYAML / 2: false, longestYAML: true} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
+		req.Header.Set("Accept", inYAML)
+		w := httptest.NewRecorder()
+		err := serveAnswer(w, req, long(size), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+		if refused {
+			if !apierrors.IsNotAcceptable(err) || !strings.Contains(err.Error(), "ask for application/json") {
+				t.Errorf("%d bytes: %v", size, err)
+			}
+			continue
+		}
+		if err != nil || w.Header().Get("Content-Type") != inYAML || w.Body.Len() < size {
+			t.Errorf("%d bytes: %v, %d came of %s", size, err, w.Body.Len(), w.Header().Get("Content-Type"))
+		}
+	}
+}
+
+// stuck is a client that does not read until it is let go.
+type stuck struct {
+	httptest.ResponseRecorder
+	writes, letGo chan struct{}
+}
+
+// Write implements http.ResponseWriter.
+func (s *stuck) Write(b []byte) (int, error) {
+	select {
+	case s.writes <- struct{}{}:
+		<-s.letGo
+	case <-s.letGo:
+	}
+	return len(b), nil
+}
+
+// TestUnreadAnswersAreBounded: what clients do not read is kept in memory, and no more of it
+// than the flow may have.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps")
+	e.find("t1", &r)
+	queue := fairqueue.New(fairqueue.Options{Seats: 8, Share: 8, Length: 8, Kept: 5 << 20,
+		Busy: func() int { return 0 }})
+	serve := func(flow, accept string, bytes int, w http.ResponseWriter) error {
+		seat, err := queue.Acquire(t.Context(), flow)
+		if err != nil {
+			return err
+		}
+		defer seat.Release()
+		req := httptest.NewRequestWithContext(fairqueue.With(t.Context(), seat), http.MethodGet, "/api/v1/configmaps", nil)
+		req.Header.Set("Accept", accept)
+		return serveAnswer(w, req, long(bytes), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+	}
+	client := &stuck{ResponseRecorder: *httptest.NewRecorder(), writes: make(chan struct{}), letGo: make(chan struct{})}
+	done := make(chan error, 2)
+	for range 2 {
+		go func() { done <- serve("a", inJSON, 2<<20, client) }()
+		<-client.writes
+	}
+	for accept, bytes := range map[string]int{inJSON: 2 << 20, inYAML: 1 << 20} {
+		if err := serve("a", accept, bytes, httptest.NewRecorder()); !apierrors.IsTooManyRequests(err) ||
+			!strings.Contains(err.Error(), "not been read yet") {
+			t.Errorf("one more in %s: %v", accept, err)
+		}
+	}
+	if err := serve("a", inJSON, 1000, httptest.NewRecorder()); err != nil {
+		t.Errorf("a short answer: %v", err)
+	}
+	if err := serve("b", inJSON, 2<<20, httptest.NewRecorder()); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	close(client.letGo)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := serve("a", inJSON, 2<<20, httptest.NewRecorder()); err != nil {
+		t.Errorf("when all was read: %v", err)
+	}
+}
