@@ -170,8 +170,9 @@ func validatePartition(_ context.Context, p, was *partitionapi.Partition) field.
 	errs = append(errs, validateServers(p, spec.Child("servers"))...)
 	errs = append(errs, validateRemoved(p, spec.Child("removed"))...)
 	if was != nil && (was.Spec.Identity != p.Spec.Identity ||
-		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || !slices.Equal(was.Spec.Roles, p.Spec.Roles)) {
-		errs = append(errs, field.Forbidden(spec, "identity, roles and serviceCIDR never change"))
+		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || was.Spec.ClusterCIDR != p.Spec.ClusterCIDR ||
+		!slices.Equal(was.Spec.Roles, p.Spec.Roles)) {
+		errs = append(errs, field.Forbidden(spec, "identity, roles, serviceCIDR and clusterCIDR never change"))
 	}
 	return errs
 }

@@ -35,7 +35,10 @@ func TestPartitionValidation(t *testing.T) {
 		"identity changes": {func(s *partitionapi.PartitionSpec) { s.Identity = "b" }, true, "never change"},
 		"range changes": {func(s *partitionapi.PartitionSpec) { s.ServiceCIDR = "10.45.0.0/16" }, true,
 			"never change"},
-		"roles change": {func(s *partitionapi.PartitionSpec) { s.Roles = s.Roles[:1] }, true, "never change"},
+		"range of pods changes": {func(s *partitionapi.PartitionSpec) { s.ClusterCIDR = "10.52.0.0/16" }, true,
+			"never change"},
+		"node ports change": {func(s *partitionapi.PartitionSpec) { s.NodePortRange = "28000-29999" }, true, ""},
+		"roles change":      {func(s *partitionapi.PartitionSpec) { s.Roles = s.Roles[:1] }, true, "never change"},
 	} {
 		p, old := validOne(), validOne()
 		c.change(&p.Spec)
