@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
@@ -24,8 +25,17 @@ import (
 // maxServers is how many servers one partition has at most.
 const maxServers = 100
 
-// directory makes the storage of partitions and placements.
-func directory(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// It happens when the package is initialized: a scheme must not change once servers and
+// controllers read it.
+var _ = registered()
+
+func registered() bool {
+	partitionapi.AddDirectoryToScheme(legacyscheme.Scheme)
+	return true
+}
+
+// Storage returns the REST storage of partitions and placements, by path.
+func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	partitions, err := apiregistry.Kind[*partitionapi.Partition]{
 		Resource: partitionapi.Partitions, Singular: "partition",
 		New:      func() runtime.Object { return &partitionapi.Partition{} },
