@@ -43,7 +43,7 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partition.Set) (*te
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
 		Partitions: atEdge{parts}, Placer: parts.Placer,
-		Load:        s.groups.Load(),
+		Load: s.groups.Load(), Gated: controllers.Gated(),
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Inside: s.inside, Tunnel: s.tunnel(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
 		RootCA: string(rootCA), Pool: s.pool,
