@@ -1,5 +1,5 @@
-// Package registry serves DataPartitionConfigs as a resource of the core group: storage, validation, printer columns and
-// OpenAPI (seed: data-partition, "API Changes"). Every server has it, also one without a service group: with it
+// Package registry serves DataPartitionConfigs as a resource of the core group: storage, validation, printer columns
+// and OpenAPI (seed: data-partition, "API Changes"). Every server has it, also one without a service group: with it
 // administrators say which groups there are.
 //
 // Invariants: a range has its start before its end; a service group has one configuration, and a tenant is listed by

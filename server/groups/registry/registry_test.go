@@ -67,7 +67,8 @@ func TestGeneration(t *testing.T) {
 
 // TestTheKindIsThatOfGroups: this package makes known what it serves, and not the kinds of partitions.
 func TestTheKindIsThatOfGroups(t *testing.T) {
-	for kind, want := range map[string]bool{"DataPartitionConfig": true, "Partition": false, "TenantPlacement": false} {
+	for kind, want := range map[string]bool{"DataPartitionConfig": true, "Partition": false,
+		"TenantPlacement": false} {
 		if legacyscheme.Scheme.Recognizes(partitionapi.GroupVersion().WithKind(kind)) != want {
 			t.Errorf("%s is known: %t", kind, !want)
 		}
