@@ -11,6 +11,35 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
+// freely are the settings that each start and each server may have as it likes, by why.
+func freely() map[string][]string {
+	return map[string][]string{
+		"where this process is, and what it says": {"config", "data-dir", "debug", "v", "vmodule", "log",
+			"bind-address", "https-listen-port", "advertise-address", "write-kubeconfig", "write-kubeconfig-mode",
+			"write-kubeconfig-group", "audit-log-path", "audit-policy-file"},
+		"it counts at one start":              {"server", "cluster", "cluster-reset"},
+		"certificates are made again with it": {"tls-san", "certificate-lifetime"},
+		"how the datastore is reached":        {"datastore-cafile", "datastore-certfile", "datastore-keyfile"},
+		"a server may go to another group":    {"service-group-id", "auto-partition"},
+		"it is about what happens from now on": {"tenant-default-limits", "default-local-storage-path",
+			"servicelb-reserved-ports"},
+		"what is left out comes back with the next start": {"disable", "disable-scheduler",
+			"disable-network-policy"},
+		"snapshots that are there stay": {"etcd-disable-snapshots", "etcd-snapshot-schedule-cron",
+			"etcd-snapshot-retention", "etcd-snapshot-dir", "etcd-snapshot-name", "etcd-snapshot-compress",
+			"etcd-s3", "etcd-s3-endpoint", "etcd-s3-endpoint-ca", "etcd-s3-skip-ssl-verify", "etcd-s3-access-key",
+			"etcd-s3-secret-key", "etcd-s3-session-token", "etcd-s3-bucket", "etcd-s3-bucket-lookup-type",
+			"etcd-s3-region", "etcd-s3-folder", "etcd-s3-insecure", "etcd-s3-timeout", "etcd-s3-retention"},
+		"the node of this machine takes it over; another name is another node": {"node-name", "with-node-id",
+			"node-label", "node-taint", "node-ip", "node-external-ip", "resolv-conf", "flannel-iface", "proxy-mode",
+			"disable-kube-proxy", "private-registry", "snapshotter", "pause-image", "container-runtime-endpoint",
+			"runtime", "runtime-grace-periods", "vm-kernel", "vm-initrd", "vm-accelerator", "bootstrap-pod-api",
+			"leave-kernel-limits"},
+		"whoever gives arguments to upstream's programs answers for them": {"kube-apiserver-arg",
+			"kube-controller-manager-arg", "kube-scheduler-arg", "etcd-arg", "kubelet-arg", "kube-proxy-arg"},
+	}
+}
+
 // TestEverySettingIsDecided: a new flag of a server is decided about, once.
 func TestEverySettingIsDecided(t *testing.T) {
 	decided := map[string]int{}
