@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/cluster/settings"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/nodeapi"
 )
@@ -20,7 +21,7 @@ import (
 // bundle is what this server gives to one that joins.
 func (s *Server) bundle() (*joinapi.ServerBundle, error) {
 	f := s.files
-	b := &joinapi.ServerBundle{Settings: sharedSettings(s.cfg), ServerToken: s.tokens.Server().Password,
+	b := &joinapi.ServerBundle{Settings: settings.OfServers(s.cfg), ServerToken: s.tokens.Server().Password,
 		AgentToken: s.tokens.Agent().Password, Partition: s.partition.Member()}
 	var err error
 	if b.PKI, err = pki.ReadShared(f.pki.Dir); err != nil {

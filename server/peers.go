@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -22,6 +21,7 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/join"
 	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/cluster/settings"
 	"github.com/a4s-io/a4s/server/datastore"
 )
 
@@ -218,7 +218,8 @@ func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) er
 // againTimeout bounds how long a server that could do without asks what servers share.
 const againTimeout = 10 * time.Second
 
-// fetch returns nil if nobody answers a server that has it from an earlier start.
+// fetch returns nil if nobody answers a server that has it from an earlier start. One that answers, and has other
+// settings, is right.
 func (p *peers) fetch(ctx context.Context, log *logrus.Entry) (*joinapi.ServerBundle, error) {
 	if p.known {
 		var cancel context.CancelFunc
@@ -226,9 +227,9 @@ func (p *peers) fetch(ctx context.Context, log *logrus.Entry) (*joinapi.ServerBu
 		defer cancel()
 	}
 	bundle, err := join.Fetch(ctx,
-		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Shared: p.shared != nil,
-			Log: log})
-	if err != nil && p.known {
+		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: settings.OfServers(p.cfg),
+			Shared: p.shared != nil, Log: log})
+	if err != nil && p.known && !errors.Is(err, join.ErrDiffers) {
 		log.WithError(err).Warn("Starting with what servers shared at the last start")
 		return nil, nil
 	}
@@ -252,20 +253,6 @@ func sharedTokens(cfg *config.Server, b *joinapi.ServerBundle) (server, agent st
 		}
 	}
 	return b.ServerToken, b.AgentToken, nil
-}
-
-// sharedSettings are those on which all servers of a cluster must agree.
-func sharedSettings(c *config.Server) []joinapi.ServerSetting {
-	return []joinapi.ServerSetting{
-		{Flag: "--cluster-cidr", Value: c.ClusterCIDR},
-		{Flag: "--service-cidr", Value: c.ServiceCIDR},
-		{Flag: "--service-node-port-range", Value: c.ServiceNodePortRange},
-		{Flag: "--cluster-dns", Value: c.ClusterDNS},
-		{Flag: "--cluster-domain", Value: c.ClusterDomain},
-		{Flag: "--flannel-backend", Value: c.FlannelBackend},
-		{Flag: "--default-tenant", Value: c.DefaultTenant},
-		{Flag: "--secrets-encryption", Value: strconv.FormatBool(c.SecretsEncryption)},
-	}
 }
 
 // started forgets an earlier reset.

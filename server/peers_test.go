@@ -1,14 +1,26 @@
 package server
 
 import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/join"
+	"github.com/a4s-io/a4s/server/cluster/settings"
 	"github.com/a4s-io/a4s/server/datastore"
 )
 
@@ -122,5 +134,44 @@ func TestServerWithoutMember(t *testing.T) {
 	}
 	if _, err := prepare(cfg); !errors.As(err, &pre) || !strings.Contains(err.Error(), "has a member") {
 		t.Errorf("a start without the member that it has: %v", err)
+	}
+}
+
+// TestAnAnswerThatDiffersIsRefused: a server that has what servers share from an earlier start goes on with it if
+// nobody answers, but not if one answers that has other settings.
+func TestAnAnswerThatDiffersIsRefused(t *testing.T) {
+	cfg, _, err := config.LoadServer(config.Source{DefaultFile: t.TempDir() + "/none.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := settings.OfServers(cfg)
+	other[0].Value = "10.52.0.0/16"
+	var ca []byte
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == joinapi.PathCACerts {
+			_, _ = w.Write(ca)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(joinapi.ServerBundle{Settings: other,
+			Datastore: []string{"https://192.0.2.1:2379"}})
+	}))
+	defer server.Close()
+	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	hash, err := pki.HashBundle(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.JoinURLs = []string{server.URL}
+	p := &peers{cfg: cfg, dir: t.TempDir(), known: true,
+		token: &jointoken.Token{CAHash: hash, User: joinapi.UserServer, Password: "x"}}
+	log := logrus.NewEntry(logrus.StandardLogger())
+	if _, err := p.fetch(t.Context(), log); !errors.Is(err, join.ErrDiffers) {
+		t.Errorf("it has other settings: %v", err)
+	}
+	server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if bundle, err := p.fetch(ctx, log); bundle != nil || err != nil {
+		t.Errorf("nobody answers: %v, %v", bundle, err)
 	}
 }

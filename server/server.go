@@ -25,6 +25,7 @@ import (
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/members"
 	"github.com/a4s-io/a4s/server/cluster/servers"
+	"github.com/a4s-io/a4s/server/cluster/settings"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/defaultroles"
@@ -113,6 +114,9 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 	own, err := partition.Find(partition.Server{Config: cfg, Dir: dir, Address: a.join, PKI: f.pki, API: f.restConfig},
 		p.token != nil)
 	if err != nil {
+		return nil, err
+	}
+	if err := own.CheckSettings(); err != nil {
 		return nil, err
 	}
 	st, err := newStore(cfg, f, p, nodeIP)
@@ -219,6 +223,10 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	if err := s.peers.started(); err != nil {
+		return nil, err
+	}
+	// Now, and not at Init: a first start that was refused binds nobody.
+	if err := settings.Write(s.files.dir, s.cfg); err != nil {
 		return nil, err
 	}
 	// Both are what runs in the server, which is not what administrators are: a short path

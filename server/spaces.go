@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
+	configs "github.com/a4s-io/a4s/server/groups/registry"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	"github.com/a4s-io/a4s/server/nodeapi/nodebounds"
 	"github.com/a4s-io/a4s/server/partition"
@@ -42,7 +43,7 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partition.Set) (*te
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
 		Partitions: atEdge{parts}, Placer: parts.Placer,
-		Load:        s.groups.Load(),
+		Load: s.groups.Load(), Gated: controllers.Gated(),
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Inside: s.inside, Tunnel: s.tunnel(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
 		RootCA: string(rootCA), Pool: s.pool,
@@ -139,16 +140,18 @@ func seams(
 	out.Admission = bounds.Seam(persisted.Admission(out.Admission))
 	core := out.Groups[""]
 	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-		partitions, err := partitions.Storage(g)
-		maps.Copy(v1, partitions)
+		ranges, err := configs.Storage(g)
+		maps.Copy(v1, ranges)
+		directory, directoryErr := partitions.Storage(g)
+		maps.Copy(v1, directory)
 		shares, sharesErr := allocations.Storage(g, nodes.SharesUnknown)
 		maps.Copy(v1, shares)
-		return errors.Join(err, sharesErr, copies.Extend(v1, nodes.Importer()), bounds.Store(v1),
+		return errors.Join(err, directoryErr, sharesErr, copies.Extend(v1, nodes.Importer()), bounds.Store(v1),
 			persisted.Store(v1),
 			kubelets.Qualify(own, v1), core(g, c, v1))
 	}
-	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,
-		allocations.Definitions))
+	out.Definitions = withDefinitions(withDefinitions(out.Definitions, configs.Definitions),
+		withDefinitions(partitions.Definitions, allocations.Definitions))
 	if metrics == nil {
 		return out
 	}

@@ -35,6 +35,7 @@ func LoadServer(src Source) (*Server, []string, error) {
 	if err := s.complete(l.source); err != nil {
 		return nil, nil, err
 	}
+	s.given = l.origins
 	return s, l.warnings, nil
 }
 

@@ -147,6 +147,15 @@ type Server struct {
 	KubeControllerManagerArgs []string
 	KubeSchedulerArgs         []string
 	EtcdArgs                  []string
+
+	// given is where the settings that somebody gave came from, by name.
+	given map[string]string
+}
+
+// Given reports whether a setting was given: as a flag, in a file or in the environment, and not by default.
+func (s *Server) Given(name string) bool {
+	_, ok := s.given[name]
+	return ok
 }
 
 // CertificateLife is CertificateLifetime as a duration, 0 if it is not set.

@@ -5,7 +5,9 @@ import "context"
 const (
 	// PartHeader of a list or watch of everything, by a user of the system, asks for what
 	// one service group holds: its tenants and the system. The value is the group, which
-	// has to be that of the server. Without it the answer is complete.
+	// has to be that of the server. Without it the answer is complete. Components of a4s ask
+	// for streams instead; this is how administrators, and tests of whole servers, see what
+	// the servers of a group hold.
 	PartHeader = "A4s-Part"
 	// StreamHeader of a watch of everything, by a user of the system, asks for one stream
 	// of those that make a complete watch together: the value is a group, whose tenants'

@@ -17,15 +17,29 @@ func GroupVersionResource() schema.GroupVersionResource {
 	return GroupVersion().WithResource(Resource)
 }
 
-// AddToScheme registers the types, as version v1 and as their own internal form.
+// AddToScheme registers all types, as version v1 and as their own internal form.
 func AddToScheme(s *runtime.Scheme) error {
+	AddConfigsToScheme(s)
+	AddDirectoryToScheme(s)
+	return nil
+}
+
+// AddConfigsToScheme registers those of service groups.
+func AddConfigsToScheme(s *runtime.Scheme) {
+	add(s, &DataPartitionConfig{}, &DataPartitionConfigList{})
+}
+
+// AddDirectoryToScheme registers those of the directory of partitions.
+func AddDirectoryToScheme(s *runtime.Scheme) {
+	add(s, &Partition{}, &PartitionList{}, &TenantPlacement{}, &TenantPlacementList{})
+}
+
+func add(s *runtime.Scheme, types ...runtime.Object) {
 	// v1 comes first: it is what a serializer takes for the kind of an object that does
 	// not say it.
 	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
-		s.AddKnownTypes(schema.GroupVersion{Version: version}, &DataPartitionConfig{}, &DataPartitionConfigList{},
-			&Partition{}, &PartitionList{}, &TenantPlacement{}, &TenantPlacementList{})
+		s.AddKnownTypes(schema.GroupVersion{Version: version}, types...)
 	}
-	return nil
 }
 
 // OpenAPIModelName names the model in OpenAPI documents.

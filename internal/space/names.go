@@ -63,19 +63,6 @@ func Room(tenant string) int {
 	return MaxNamespace - len(tenant) - 1
 }
 
-// CheckNamespace says whether native can be a namespace of tenant. It does not
-// repeat what Kubernetes validates itself.
-func CheckNamespace(tenant, native string) error {
-	if strings.Contains(native, ".") {
-		return fmt.Errorf("%w: a namespace is a DNS label and has no dot: %q", ErrInvalid, native)
-	}
-	if room := Room(tenant); len(native) > room {
-		return fmt.Errorf("%w: the namespace %q has %d characters, at most %d are possible in tenant %s", ErrTooLong,
-			native, len(native), room, tenant)
-	}
-	return nil
-}
-
 // CheckClusterName says whether native can be the name of a cluster-scoped
 // object of tenant.
 func CheckClusterName(tenant, native string) error {

@@ -6,6 +6,7 @@
 //   - serving: the storage above it, which answers for all tenants
 //   - balance, load: what tenants ask for, and who should have them
 //   - apiendpoints: the group in the endpoints of the API
+//   - registry: DataPartitionConfigs in the API
 //
 // Beside it are internal/ownership, which says whose a tenant is, and internal/groupwatch, which makes one watch of
 // those of all groups: nodes have them, too.

@@ -20,6 +20,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/join"
+	"github.com/a4s-io/a4s/server/cluster/settings"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/partition/membership"
@@ -228,11 +229,15 @@ func (p *Own) Begin(ctx context.Context, log *logrus.Entry) error {
 	}
 	var err error
 	p.bundle, err = join.Register(ctx, join.Options{URLs: p.member.Home, Token: *p.token,
-		Settings: partitionSettings(p.server.Config), Log: log}, p.Request())
+		Settings: settings.OfPartitions(p.server.Config), Log: log}, p.Request())
 	if err != nil {
 		return err
 	}
 	if err := pki.InstallCluster(p.server.PKI.Dir, p.bundle.PKI); err != nil {
+		return err
+	}
+	// Home has them from now on.
+	if err := settings.Write(p.server.Dir, p.server.Config); err != nil {
 		return err
 	}
 	log.Infof("Partition %s is registered, and has what all partitions of the cluster share", p.member.Name)
@@ -271,21 +276,13 @@ func (p *Own) Tokens(b *joinapi.ServerBundle) *joinapi.ServerBundle {
 	return &joinapi.ServerBundle{ServerToken: p.bundle.ServerToken, AgentToken: p.bundle.AgentToken}
 }
 
-// partitionSettings are those on which all partitions of a cluster must agree.
-func partitionSettings(c *config.Server) []joinapi.ServerSetting {
-	return []joinapi.ServerSetting{
-		{Flag: "--cluster-domain", Value: c.ClusterDomain},
-		{Flag: "--default-tenant", Value: c.DefaultTenant},
-	}
-}
-
 // BundleFor is what the home partition gives to another one.
 func (p *Own) BundleFor(tokens *jointoken.ServerTokens) (*joinapi.PartitionBundle, error) {
 	files, err := pki.ReadCluster(p.server.PKI.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading what partitions share: %w", err)
 	}
-	return &joinapi.PartitionBundle{PKI: files, Settings: partitionSettings(p.server.Config),
+	return &joinapi.PartitionBundle{PKI: files, Settings: settings.OfPartitions(p.server.Config),
 		ServerToken: tokens.Server().Password, AgentToken: tokens.Agent().Password}, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -65,7 +64,7 @@ func (p *Set) NodePorts() []utilnet.PortRange {
 // NewSet makes them. problems is nil without a monitor.
 func NewSet(of *Own, problems *health.Registry) (*Set, error) {
 	self, log := of.Self(), logrus.WithField("component", "partition")
-	o := directory.Options{Self: self, Log: log, File: filepath.Join(of.server.Dir, "partition-directory.json")}
+	o := directory.Options{Self: self, Log: log, File: of.directoryFile()}
 	if of.member != nil {
 		for _, text := range of.member.Home {
 			u, err := url.Parse(text)

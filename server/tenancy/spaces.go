@@ -96,6 +96,8 @@ type Options struct {
 	Group string
 	// Load counts what tenants ask for, nil for nothing.
 	Load *load.Counters
+	// Gated are the users of controllers in which tenants take turns.
+	Gated map[string]bool
 	// Connections lead to the datastore, and Fill says how full it is.
 	Connections *storage.Connections
 	Fill        func() (used, quota int64)
@@ -175,6 +177,7 @@ func New(o Options) (*Spaces, error) {
 		CustomResources: m.crds,
 		TokenFile:       tokens,
 		Queue:           m.queue,
+		Gated:           o.Gated,
 		Use:             m.use,
 		Limits:          m.Limits,
 		Log:             o.Log,

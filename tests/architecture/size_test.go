@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,9 @@ const (
 	maxImports = 15
 	// maxMethods is how many methods a type may have before it should be two.
 	maxMethods = 25
+	// maxFields is how many fields a type with methods may have: a method may use each of them.
+	// What has fields alone, such as options, is a list and may be long.
+	maxFields = 21
 	// maxInternal is how many packages server and agent may have in common.
 	maxInternal = 28
 )
@@ -91,10 +95,34 @@ func methods(file *ast.File) map[string]int {
 	return n
 }
 
-func TestTypesHaveFewMethods(t *testing.T) {
+// fields counts the fields of each struct of a file.
+func fields(file *ast.File) map[string]int {
+	n := map[string]int{}
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, s := range g.Specs {
+			typ, ok := s.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			if s, ok := typ.Type.(*ast.StructType); ok {
+				n[typ.Name.Name] = s.Fields.NumFields()
+			}
+		}
+	}
+	return n
+}
+
+// lists are packages whose types have a field for each thing that there is.
+var lists = map[string]string{"internal/config": "each field is a flag"}
+
+func TestTypesHaveFewMethodsAndFields(t *testing.T) {
 	fset := token.NewFileSet()
 	for _, p := range mustPackages(t) {
-		total := map[string]int{}
+		total, holds := map[string]int{}, map[string]int{}
 		for _, name := range p.GoFiles {
 			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil,
 				parser.SkipObjectResolution|parser.ParseComments)
@@ -107,6 +135,7 @@ func TestTypesHaveFewMethods(t *testing.T) {
 			for typ, n := range methods(file) {
 				total[typ] += n
 			}
+			maps.Copy(holds, fields(file))
 		}
 		for typ, n := range total {
 			name := path.Join(p.path(), typ)
@@ -114,7 +143,10 @@ func TestTypesHaveFewMethods(t *testing.T) {
 				t.Errorf("%s has %d methods, more than %d: it knows too much; give its parts structs of their own",
 					name, n, maxMethods)
 			}
-
+			if _, ok := lists[p.path()]; !ok && holds[typ] > maxFields {
+				t.Errorf("%s has %d methods over %d fields, more than %d: group the fields that are used together",
+					name, n, holds[typ], maxFields)
+			}
 		}
 	}
 }
@@ -132,6 +164,19 @@ func TestMethodsAreCounted(t *testing.T) {
 	}
 	n := methods(file)
 	if n["a"] != maxMethods+1 || n["g"] != maxMethods+1 || len(n) != 2 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+// TestFieldsAreCounted: names that share a type are each one, and so is what is embedded.
+func TestFieldsAreCounted(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "x.go",
+		"package x\ntype (\na struct{ b, c int; d string; e }\ne struct{}\ng[K any] struct{ k K }\ni interface{}\n)\n",
+		parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := fields(file); n["a"] != 4 || n["e"] != 0 || n["g"] != 1 || len(n) != 3 {
 		t.Errorf("counted %v", n)
 	}
 }

@@ -20,7 +20,6 @@ type (
 	Container       = protocol.Container
 	Disk            = protocol.Disk
 	Mount           = protocol.Mount
-	Device          = protocol.Device
 	Process         = protocol.Process
 	User            = protocol.User
 	Rlimit          = protocol.Rlimit
@@ -30,8 +29,6 @@ type (
 	Started         = protocol.Started
 	TerminalSize    = protocol.TerminalSize
 	Stats           = protocol.Stats
-	ContainerStats  = protocol.ContainerStats
-	NetworkStats    = protocol.NetworkStats
 )
 
 // Failures that callers distinguish, with errors.Is.

@@ -1,10 +1,5 @@
 package guest
 
-import "github.com/a4s-io/a4s/embedded/guest/protocol"
-
-// PortName is the name of the virtio-serial port of the embedded guest.
-const PortName = protocol.PortName
-
 // CommandLine is what the embedded guest's kernel is told. Its console is the
 // serial one. When its init ends, which it never should, the machine ends.
 const CommandLine = "console=ttyS0 quiet panic=-1 reboot=t"

@@ -243,6 +243,16 @@ func explain(url string, err error) error {
 	return err
 }
 
+// ErrDiffers is a setting on which servers must agree, and do not.
+var ErrDiffers = errors.New("servers have to agree on it")
+
+// differsError is ErrDiffers with what another server has.
+type differsError struct{ url, value string }
+
+func (e *differsError) Error() string { return fmt.Sprintf("the server %s has %q", e.url, e.value) }
+
+func (e *differsError) Is(target error) bool { return target == ErrDiffers }
+
 // Agree compares the settings of this server with those of a running one. What
 // only one of them knows was added by another version, and is left out.
 func Agree(own, theirs []joinapi.ServerSetting, url string) error {
@@ -254,7 +264,7 @@ func Agree(own, theirs []joinapi.ServerSetting, url string) error {
 	for _, s := range own {
 		if value, known := values[s.Flag]; known && value != s.Value {
 			errs = append(errs, &problem.Input{Source: s.Flag, Value: s.Value,
-				Err: fmt.Errorf("the server %s has %q", url, value), Want: "the same on all servers"})
+				Err: &differsError{url: url, value: value}, Want: "the same on all servers"})
 		}
 	}
 	if len(errs) == 1 {

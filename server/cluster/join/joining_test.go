@@ -59,7 +59,7 @@ func TestAgree(t *testing.T) {
 			setting("--cluster-domain", "")}, []string{"--cluster-cidr", "--cluster-domain"}},
 	} {
 		err := Agree(own, tc.theirs, "https://one:6443")
-		if (err == nil) != (len(tc.flags) == 0) {
+		if (err == nil) != (len(tc.flags) == 0) || errors.Is(err, ErrDiffers) != (err != nil) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		for _, flag := range tc.flags {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 	"k8s.io/kubernetes/pkg/controller/apis/config"
@@ -13,9 +15,9 @@ import (
 
 // gated is a controller in front of which tenants take turns.
 type gated struct {
-	// controller is its name, queue that of its work queue.
-	controller, queue string
-	workers           func(*config.KubeControllerManagerConfiguration) int32
+	// controller is its name, queue that of its work queue, and account that of its client.
+	controller, queue, account string
+	workers                    func(*config.KubeControllerManagerConfiguration) int32
 	// flag sets the workers.
 	flag string
 }
@@ -30,25 +32,34 @@ const gatedWorkers = "20"
 func allGated() []gated {
 	type all = *config.KubeControllerManagerConfiguration
 	return []gated{
-		{names.DeploymentController, "deployment", func(c all) int32 {
+		{names.DeploymentController, "deployment", "deployment-controller", func(c all) int32 {
 			return c.DeploymentController.ConcurrentDeploymentSyncs
 		}, "concurrent-deployment-syncs"},
-		{names.ReplicaSetController, "replicaset", func(c all) int32 {
+		{names.ReplicaSetController, "replicaset", "replicaset-controller", func(c all) int32 {
 			return c.ReplicaSetController.ConcurrentRSSyncs
 		}, "concurrent-replicaset-syncs"},
-		{names.ReplicationControllerController, "replicationmanager", func(c all) int32 {
+		{names.ReplicationControllerController, "replicationmanager", "replication-controller", func(c all) int32 {
 			return c.ReplicationController.ConcurrentRCSyncs
 		}, "concurrent_rc_syncs"},
-		{names.StatefulSetController, "statefulset", func(c all) int32 {
+		{names.StatefulSetController, "statefulset", "statefulset-controller", func(c all) int32 {
 			return c.StatefulSetController.ConcurrentStatefulSetSyncs
 		}, "concurrent-statefulset-syncs"},
-		{names.JobController, "job", func(c all) int32 {
+		{names.JobController, "job", "job-controller", func(c all) int32 {
 			return c.JobController.ConcurrentJobSyncs
 		}, "concurrent-job-syncs"},
-		{names.CronJobController, "cronjob", func(c all) int32 {
+		{names.CronJobController, "cronjob", "cronjob-controller", func(c all) int32 {
 			return c.CronJobController.ConcurrentCronJobSyncs
 		}, "concurrent-cron-job-syncs"},
 	}
+}
+
+// Gated are the users that the controllers with a gate have.
+func Gated() map[string]bool {
+	out := map[string]bool{}
+	for _, c := range allGated() {
+		out[serviceaccount.MakeUsername(metav1.NamespaceSystem, c.account)] = true
+	}
+	return out
 }
 
 // gated makes the controllers that have a gate, and returns the descriptors of all others.

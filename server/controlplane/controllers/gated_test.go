@@ -20,8 +20,10 @@ func TestGatedControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := &rest.Config{Host: "https://192.0.2.1"}
+	asked := &asked{ControllerClientBuilder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: config},
+		accounts: map[string]bool{}}
 	cc := app.ControllerContext{
-		ClientBuilder:   clientbuilder.SimpleControllerClientBuilder{ClientConfig: config},
+		ClientBuilder:   asked,
 		InformerFactory: informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(config), 0),
 		ComponentConfig: defaults,
 	}
@@ -40,6 +42,33 @@ func TestGatedControllers(t *testing.T) {
 	for _, e := range said.AllEntries() {
 		t.Errorf("%s: %v", e.Message, e.Data)
 	}
+	users := Gated()
+	if len(asked.accounts) != len(users) {
+		t.Errorf("they ask for %d clients, and have %d users", len(asked.accounts), len(users))
+	}
+	for account := range asked.accounts {
+		if !users["system:serviceaccount:kube-system:"+account] {
+			t.Errorf("a controller with a gate is %q, whose requests wait for nobody", account)
+		}
+	}
+}
+
+// asked takes note of whose clients are asked for.
+type asked struct {
+	clientbuilder.ControllerClientBuilder
+	accounts map[string]bool
+}
+
+// Config implements clientbuilder.ControllerClientBuilder.
+func (a *asked) Config(name string) (*rest.Config, error) {
+	a.accounts[name] = true
+	return a.ControllerClientBuilder.Config(name)
+}
+
+// Client implements clientbuilder.ControllerClientBuilder.
+func (a *asked) Client(name string) (kubernetes.Interface, error) {
+	a.accounts[name] = true
+	return a.ControllerClientBuilder.Client(name)
 }
 
 // Twenty workers, unless the operator says otherwise.

@@ -15,9 +15,6 @@ import (
 // GroupVersion is the core group, version v1.
 func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
 
-// GroupResource is that of allocations, for errors and registries.
-func GroupResource() schema.GroupResource { return schema.GroupResource{Resource: Resource} }
-
 // AddToScheme registers the types, as version v1 and as their own internal form.
 func AddToScheme(s *runtime.Scheme) error {
 	// v1 comes first: it is what a serializer takes for the kind of an object that does

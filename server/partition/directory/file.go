@@ -25,27 +25,56 @@ type kept struct {
 	Placements []*partitionapi.TenantPlacement `json:"placements"`
 }
 
-// load reads the file. One that is damaged is as good as none: home has the truth.
+// errDamaged is a file that says nothing. It is as good as none: home has the truth.
+var errDamaged = errors.New("the file is damaged")
+
 func (d *Directory) load() error {
 	if d.opts.File == "" {
 		return nil
 	}
-	data, err := os.ReadFile(d.opts.File)
-	if errors.Is(err, fs.ErrNotExist) {
+	k, err := read(d.opts.File)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading what was known of the partitions: %w", err)
-	}
-	var k kept
-	if err := json.Unmarshal(data, &k); err != nil {
+	case errors.Is(err, errDamaged):
 		d.opts.Log.WithError(err).Warnf("the file %s is damaged; tenants of other partitions are found when the home "+
 			"partition can be reached", d.opts.File)
 		return nil
+	case err != nil:
+		return err
 	}
 	d.recall(k.Partitions)
 	d.placements.last = byName(k.Placements)
 	return nil
+}
+
+func read(path string) (*kept, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was known of the partitions: %w", err)
+	}
+	k := &kept{}
+	if err := json.Unmarshal(data, k); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return k, nil
+}
+
+// Recorded is a partition as the file of a server knew it last, nil if it does not.
+func Recorded(path, name string) (*partitionapi.Partition, error) {
+	k, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range k.Partitions {
+		if p != nil && p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, nil
 }
 
 func byName[T metav1.Object](list []T) map[string]T {

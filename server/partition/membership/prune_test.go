@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,5 +105,32 @@ func TestAChangedRangeOfNodePorts(t *testing.T) {
 	req.NodePortRange, req.Gone = "30000-32767", []joinapi.PartitionServer{{Server: "b"}}
 	if take(p, req); p.Spec.NodePortRange != "33000-33999" {
 		t.Errorf("who prunes puts the range back: %s", p.Spec.NodePortRange)
+	}
+}
+
+// TestTheRangesOfAPartitionStay: a server with others than the partition was registered with is not one of it.
+func TestTheRangesOfAPartitionStay(t *testing.T) {
+	was := joinapi.PartitionRequest{Name: "tp2", Identity: "id", Roles: []string{"tenant"},
+		ServiceCIDR: "10.44.0.0/16", ClusterCIDR: "10.142.0.0/16", NodePortRange: "28000-29999"}
+	p := newPartition(was)
+	for what, c := range map[string]struct {
+		change func(*joinapi.PartitionRequest)
+		want   string // "" for no error
+	}{
+		"the same":         {func(*joinapi.PartitionRequest) {}, ""},
+		"other node ports": {func(r *joinapi.PartitionRequest) { r.NodePortRange = "26000-26999" }, ""},
+		"other Services": {func(r *joinapi.PartitionRequest) { r.ServiceCIDR = "10.43.0.0/16" },
+			"--service-cidr 10.44"},
+		"other pods": {func(r *joinapi.PartitionRequest) { r.ClusterCIDR = "10.42.0.0/16" },
+			"--cluster-cidr 10.142"},
+		"another identity": {func(r *joinapi.PartitionRequest) { r.Identity = "x" }, "another partition"},
+		"other roles":      {func(r *joinapi.PartitionRequest) { r.Roles = nil }, "roles"},
+	} {
+		req := was
+		c.change(&req)
+		err := same(p, req)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

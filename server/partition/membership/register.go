@@ -131,6 +131,8 @@ func same(p *partitionapi.Partition, req joinapi.PartitionRequest) error {
 		return conflict(p.Name, fmt.Sprintf("it was registered with the roles %v", p.Spec.Roles))
 	case p.Spec.ServiceCIDR != req.ServiceCIDR:
 		return conflict(p.Name, "it was registered with --service-cidr "+p.Spec.ServiceCIDR)
+	case p.Spec.ClusterCIDR != req.ClusterCIDR:
+		return conflict(p.Name, "it was registered with --cluster-cidr "+p.Spec.ClusterCIDR)
 	}
 	return nil
 }

@@ -46,9 +46,6 @@ type Options struct {
 	// that it left the cluster; nil is for never.
 	Sources func() ([]Source, <-chan struct{})
 	Left    func(ctx context.Context, partition string) (bool, error)
-	// Await blocks until this server leads the others; nil is for a server without
-	// others. What it returns ends with the lead.
-	Await func(context.Context) (context.Context, context.CancelFunc, error)
 	// Patience is for how long a copy stays whose node is missing in a list without a word of its
 	// deletion; zero is for as long as pods stay, by default, on a node that does not answer.
 	Patience time.Duration
@@ -111,14 +108,6 @@ func (i *Importer) Check(_ context.Context, r *health.Registry) {
 
 func (i *Importer) run(ctx context.Context, ready func()) error {
 	ready()
-	if i.o.Await != nil {
-		led, cancel, err := i.o.Await(ctx)
-		if err != nil {
-			return nil // ctx ended
-		}
-		defer cancel()
-		ctx = led
-	}
 	// They end after the loop below, which gives them work.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

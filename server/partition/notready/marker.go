@@ -53,10 +53,7 @@ type Options struct {
 	Silent func(partition string) time.Time
 	// Reached asks the kubelet of a node, and returns an error if it does not answer.
 	Reached func(context.Context, *corev1.Node) error
-	// Await blocks until this server leads the others; nil is for a server without
-	// others. What it returns ends with the lead.
-	Await func(context.Context) (context.Context, context.CancelFunc, error)
-	Log   *logrus.Entry
+	Log     *logrus.Entry
 }
 
 // marker marks pods.
@@ -91,14 +88,6 @@ func Component(o Options) component.Component {
 
 func run(ctx context.Context, o Options, ready func()) error {
 	ready()
-	if o.Await != nil {
-		led, cancel, err := o.Await(ctx)
-		if err != nil {
-			return nil // ctx ended
-		}
-		defer cancel()
-		ctx = led
-	}
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&v1core.EventSinkImpl{Interface: o.Client.CoreV1().Events("")})

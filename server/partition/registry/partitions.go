@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
@@ -24,8 +25,17 @@ import (
 // maxServers is how many servers one partition has at most.
 const maxServers = 100
 
-// directory makes the storage of partitions and placements.
-func directory(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// It happens when the package is initialized: a scheme must not change once servers and
+// controllers read it.
+var _ = registered()
+
+func registered() bool {
+	partitionapi.AddDirectoryToScheme(legacyscheme.Scheme)
+	return true
+}
+
+// Storage returns the REST storage of partitions and placements, by path.
+func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	partitions, err := apiregistry.Kind[*partitionapi.Partition]{
 		Resource: partitionapi.Partitions, Singular: "partition",
 		New:      func() runtime.Object { return &partitionapi.Partition{} },
@@ -170,8 +180,9 @@ func validatePartition(_ context.Context, p, was *partitionapi.Partition) field.
 	errs = append(errs, validateServers(p, spec.Child("servers"))...)
 	errs = append(errs, validateRemoved(p, spec.Child("removed"))...)
 	if was != nil && (was.Spec.Identity != p.Spec.Identity ||
-		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || !slices.Equal(was.Spec.Roles, p.Spec.Roles)) {
-		errs = append(errs, field.Forbidden(spec, "identity, roles and serviceCIDR never change"))
+		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || was.Spec.ClusterCIDR != p.Spec.ClusterCIDR ||
+		!slices.Equal(was.Spec.Roles, p.Spec.Roles)) {
+		errs = append(errs, field.Forbidden(spec, "identity, roles, serviceCIDR and clusterCIDR never change"))
 	}
 	return errs
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
@@ -35,7 +36,10 @@ func TestPartitionValidation(t *testing.T) {
 		"identity changes": {func(s *partitionapi.PartitionSpec) { s.Identity = "b" }, true, "never change"},
 		"range changes": {func(s *partitionapi.PartitionSpec) { s.ServiceCIDR = "10.45.0.0/16" }, true,
 			"never change"},
-		"roles change": {func(s *partitionapi.PartitionSpec) { s.Roles = s.Roles[:1] }, true, "never change"},
+		"range of pods changes": {func(s *partitionapi.PartitionSpec) { s.ClusterCIDR = "10.52.0.0/16" }, true,
+			"never change"},
+		"node ports change": {func(s *partitionapi.PartitionSpec) { s.NodePortRange = "28000-29999" }, true, ""},
+		"roles change":      {func(s *partitionapi.PartitionSpec) { s.Roles = s.Roles[:1] }, true, "never change"},
 	} {
 		p, old := validOne(), validOne()
 		c.change(&p.Spec)
@@ -101,6 +105,15 @@ func TestClash(t *testing.T) {
 		err := clash(c.p, home)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", what, err, c.want)
+		}
+	}
+}
+
+// TestTheKindsAreThoseOfPartitions: this package makes known what it serves, and not the kind of service groups.
+func TestTheKindsAreThoseOfPartitions(t *testing.T) {
+	for kind, want := range map[string]bool{"DataPartitionConfig": false, "Partition": true, "TenantPlacement": true} {
+		if legacyscheme.Scheme.Recognizes(partitionapi.GroupVersion().WithKind(kind)) != want {
+			t.Errorf("%s is known: %t", kind, !want)
 		}
 	}
 }

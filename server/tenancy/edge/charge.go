@@ -6,23 +6,12 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
-// chargedControllers are the accounts of the controllers that work for the tenants' objects and
-// have a gate a tenant in front of their queues (server/controlplane/controllers): what they
-// do about an object waits in the flow of its tenant. All others, a kubelet or the scheduler,
-// work for several tenants in turn, and must not wait for one of them.
-var chargedControllers = map[string]bool{
-	"system:serviceaccount:kube-system:cronjob-controller":     true,
-	"system:serviceaccount:kube-system:deployment-controller":  true,
-	"system:serviceaccount:kube-system:job-controller":         true,
-	"system:serviceaccount:kube-system:replicaset-controller":  true,
-	"system:serviceaccount:kube-system:replication-controller": true,
-	"system:serviceaccount:kube-system:statefulset-controller": true,
-}
-
-// charged is the tenant whose flow the request waits in. A controller sends its events one after
-// the other, so those of one tenant would wait for another's.
-func (r *request) charged() string {
-	if r.resource != nil && r.resource.resource != "events" && chargedControllers[r.user.GetName()] {
+// charged is the tenant whose flow the request waits in. What a controller with a gate does about an
+// object waits in the flow of its tenant. All others, a kubelet or the scheduler, work for several
+// tenants in turn, and must not wait for one of them. A controller sends its events one after the
+// other, so those of one tenant would wait for another's.
+func (r *request) charged(gated map[string]bool) string {
+	if r.resource != nil && r.resource.resource != "events" && gated[r.user.GetName()] {
 		tenant, _ := space.SplitNamespace(r.resource.namespace)
 		return tenant
 	}

@@ -60,6 +60,9 @@ type Options struct {
 	TokenFile authenticator.Token
 	// Queue is where the requests of tenants' users wait; nil for none.
 	Queue *fairqueue.Queue
+	// Gated are the users of controllers that have a gate a tenant in front of their queues:
+	// their requests wait among those of the tenant that they are about. Nil is for none.
+	Gated map[string]bool
 	// Use is told whose requests were refused, and how many there are; nil for nobody.
 	Use *ledger.Ledger
 	// Limits bounds and measures requests of tenants' users; nil for no limits.
@@ -151,7 +154,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 		return nil
 	}
 	r.identify(answer.User, req.Header)
-	if err := entry.identified(req.Context(), r.user, r.charged()); err != nil {
+	if err := entry.identified(req.Context(), r.user, r.charged(e.opts.Gated)); err != nil {
 		return err
 	}
 	if sent, err := e.others.elsewhere(w, req, r, entry); sent || err != nil {

@@ -99,7 +99,8 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 			}
 			r := read(req)
 			r.identify(&user.DefaultInfo{Name: c.user}, req.Header)
-			if err := a.identified(t.Context(), r.user, r.charged()); err != nil {
+			flow := r.charged(map[string]bool{account + "replicaset-controller": true})
+			if err := a.identified(t.Context(), r.user, flow); err != nil {
 				t.Fatal(err)
 			}
 			if a.flow != c.want || (a.seat != nil) != (c.want != "") || a.others != (c.want != "") {
@@ -240,7 +241,7 @@ func TestRequestsAreInTheLedger(t *testing.T) {
 					who = &user.DefaultInfo{Name: name}
 				}
 				r.identify(who, req.Header)
-				if err := a.identified(t.Context(), r.user, r.charged()); err != nil {
+				if err := a.identified(t.Context(), r.user, r.charged(map[string]bool{controller: true})); err != nil {
 					return err
 				}
 			}

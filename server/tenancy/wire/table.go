@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/a4s-io/a4s/internal/references"
@@ -54,33 +53,4 @@ func (n *Node) add(path []string, op references.Op) {
 		n = n.Fields[name]
 	}
 	n.Op = op
-}
-
-// check finds rows that contradict each other: a field is translated once,
-// and what has an operation has no rows below it.
-func check(rows []references.Row) error {
-	seen := map[string]references.Op{}
-	for _, r := range rows {
-		key := fmt.Sprintf("%s/%s %s", r.Group, r.Kind, r.Path)
-		if op, ok := seen[key]; ok {
-			return fmt.Errorf("%s is in the table twice, as %s and %s", key, op, r.Op)
-		}
-		if r.Op == references.None || r.Path == "" || strings.Contains("."+r.Path+".", "..") {
-			return fmt.Errorf("%s is no row", key)
-		}
-		seen[key] = r.Op
-	}
-	for _, r := range rows {
-		for path := r.Path; ; {
-			i := strings.LastIndexByte(path, '.')
-			if i < 0 {
-				break
-			}
-			path = path[:i]
-			if op, ok := seen[fmt.Sprintf("%s/%s %s", r.Group, r.Kind, path)]; ok {
-				return fmt.Errorf("%s/%s %s is below %s, which is a %s", r.Group, r.Kind, r.Path, path, op)
-			}
-		}
-	}
-	return nil
 }

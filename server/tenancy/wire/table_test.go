@@ -2,6 +2,7 @@ package wire
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"reflect"
@@ -184,6 +185,35 @@ func fits(op references.Op, t reflect.Type) bool {
 	default:
 		return false
 	}
+}
+
+// check finds rows that contradict each other: a field is translated once,
+// and what has an operation has no rows below it.
+func check(rows []references.Row) error {
+	seen := map[string]references.Op{}
+	for _, r := range rows {
+		key := fmt.Sprintf("%s/%s %s", r.Group, r.Kind, r.Path)
+		if op, ok := seen[key]; ok {
+			return fmt.Errorf("%s is in the table twice, as %s and %s", key, op, r.Op)
+		}
+		if r.Op == references.None || r.Path == "" || strings.Contains("."+r.Path+".", "..") {
+			return fmt.Errorf("%s is no row", key)
+		}
+		seen[key] = r.Op
+	}
+	for _, r := range rows {
+		for path := r.Path; ; {
+			i := strings.LastIndexByte(path, '.')
+			if i < 0 {
+				break
+			}
+			path = path[:i]
+			if op, ok := seen[fmt.Sprintf("%s/%s %s", r.Group, r.Kind, path)]; ok {
+				return fmt.Errorf("%s/%s %s is below %s, which is a %s", r.Group, r.Kind, r.Path, path, op)
+			}
+		}
+	}
+	return nil
 }
 
 // Every row is about a field that exists, of a type that its operation fits in

@@ -14,6 +14,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	groupregistry "github.com/a4s-io/a4s/server/groups/registry"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	allocationregistry "github.com/a4s-io/a4s/server/partition/allocations/registry"
 	partitionregistry "github.com/a4s-io/a4s/server/partition/registry"
@@ -41,6 +42,7 @@ func refers(s *spec.Schema, to map[string]bool) {
 func TestModelsHaveEveryField(t *testing.T) {
 	ref := func(name string) spec.Ref { return spec.MustCreateRef(name) }
 	models := tenantregistry.Definitions(ref)
+	maps.Copy(models, groupregistry.Definitions(ref))
 	maps.Copy(models, partitionregistry.Definitions(ref))
 	maps.Copy(models, allocationregistry.Definitions(ref))
 	s := runtime.NewScheme()

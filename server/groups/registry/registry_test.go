@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
@@ -60,6 +61,16 @@ func TestGeneration(t *testing.T) {
 		newStrategy().PrepareForUpdate(t.Context(), c, was)
 		if c.Generation != want {
 			t.Errorf("generation %d, want %d", c.Generation, want)
+		}
+	}
+}
+
+// TestTheKindIsThatOfGroups: this package makes known what it serves, and not the kinds of partitions.
+func TestTheKindIsThatOfGroups(t *testing.T) {
+	for kind, want := range map[string]bool{"DataPartitionConfig": true, "Partition": false,
+		"TenantPlacement": false} {
+		if legacyscheme.Scheme.Recognizes(partitionapi.GroupVersion().WithKind(kind)) != want {
+			t.Errorf("%s is known: %t", kind, !want)
 		}
 	}
 }

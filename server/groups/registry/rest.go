@@ -17,15 +17,17 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
 )
 
-// registered is evaluated when the package is initialized: a scheme must not change once
-// servers and controllers read it.
-var registered = partitionapi.AddToScheme(legacyscheme.Scheme)
+// It happens when the package is initialized: a scheme must not change once servers and
+// controllers read it.
+var _ = registered()
 
-// Storage returns the REST storage of configurations, partitions and placements, by path.
+func registered() bool {
+	partitionapi.AddConfigsToScheme(legacyscheme.Scheme)
+	return true
+}
+
+// Storage returns the REST storage of configurations, by path.
 func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	if registered != nil {
-		return nil, registered
-	}
 	store, err := apiregistry.Kind[*partitionapi.DataPartitionConfig]{
 		Resource: partitionapi.Resource, Singular: partitionapi.Singular,
 		New:      func() runtime.Object { return &partitionapi.DataPartitionConfig{} },
@@ -35,12 +37,7 @@ func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) 
 	if err != nil {
 		return nil, err
 	}
-	all, err := directory(getter)
-	if err != nil {
-		return nil, err
-	}
-	all[partitionapi.Resource] = &configREST{store}
-	return all, nil
+	return map[string]rest.Storage{partitionapi.Resource: &configREST{store}}, nil
 }
 
 // configREST refuses a second configuration of a group.
