@@ -185,7 +185,6 @@ func TestDeadLinksAreFound(t *testing.T) {
 func unwrapped() map[string]string {
 	return map[string]string{
 		"CHANGELOG.md":        "still to be",
-		"README.md":           "still to be",
 		"docs/security.md":    "still to be",
 		"docs/conformance.md": "its lists are read by tests/conformance line by line",
 		"docs/adr/0012-fair-queueing-at-the-edge.md":                 "still to be",
@@ -252,6 +251,25 @@ func TestLongProseIsFound(t *testing.T) {
 	} {
 		if got := longProse([]byte(text)); !slices.Equal(got, want) {
 			t.Errorf("%.20q: lines %v are too long, want %v", text, got, want)
+		}
+	}
+}
+
+// TestEveryPageIsListed: a page that the index does not name is not found.
+func TestEveryPageIsListed(t *testing.T) {
+	root, names := pages(t)
+	text, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{"docs/README.md": true}
+	for _, m := range link.FindAllStringSubmatch(strings.Join(prose(text), "\n"), -1) {
+		file, _, _ := strings.Cut(m[2], "#")
+		listed[filepath.Join("docs", file)] = true
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "docs/") && !listed[name] {
+			t.Errorf("docs/README.md does not list %s", name)
 		}
 	}
 }
