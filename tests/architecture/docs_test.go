@@ -187,8 +187,6 @@ func unwrapped() map[string]string {
 		"CHANGELOG.md":        "still to be",
 		"docs/security.md":    "still to be",
 		"docs/conformance.md": "its lists are read by tests/conformance line by line",
-		"docs/adr/0012-fair-queueing-at-the-edge.md":                 "still to be",
-		"docs/adr/0077-tenants-take-turns-before-the-controllers.md": "still to be",
 	}
 }
 
