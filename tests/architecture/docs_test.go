@@ -52,7 +52,7 @@ var (
 	// link is one in a line: what is shown, and where it leads.
 	link = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)\)`)
 	// decision is what a link to one is called, and decisionFile its file.
-	decision     = regexp.MustCompile(`^(?:decision|ADR)\s+(\d+)$`)
+	decision     = regexp.MustCompile(`^(?:(?:decisions?|ADR)\s+)?(\d+)$`)
 	decisionFile = regexp.MustCompile(`(?:^|/)(\d{4})-[^/]*\.md$`)
 	// quoted is code in a line. What it shows is not followed.
 	quoted  = regexp.MustCompile("`[^`]*`")
@@ -167,9 +167,10 @@ func TestDeadLinksAreFound(t *testing.T) {
 		"[the second](other.md#one-two-three-1)":                                         nil,
 		"[a](gone.md), [on\ntwo lines](../gone.md)":                                      {"gone.md", "../gone.md"},
 		"[decision 7](0008-x.md), [ADR 8](0008-x.md), [a decision](0008-x.md)":           {"0008-x.md"},
-		"[a](other.md#two)":                        {"other.md#two"},
-		"# Here\n\n[a](#here) [b](#there)":         {"#there"},
-		"`[a](gone.md)`\n```\n[b](gone.md)\n```\n": nil,
+		"[7](0008-x.md), [8](0008-x.md)":                                                 {"0008-x.md"},
+		"[a](other.md#two)":                                                              {"other.md#two"},
+		"# Here\n\n[a](#here) [b](#there)":                                               {"#there"},
+		"`[a](gone.md)`\n```\n[b](gone.md)\n```\n":                                       nil,
 	} {
 		got := deadLinks(root, "page.md", []byte(text))
 		for i := range got {
