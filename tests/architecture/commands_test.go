@@ -162,7 +162,8 @@ func TestMissingCommandsAreFound(t *testing.T) {
 			t.Errorf("a4s %s: %v", line, err)
 		}
 	}
-	got := shown([]byte("Run `a4s doctor` or\n\n```sh\nbin/a4s status\n# a4s top tenants\nsudo a4s killall  # all\n```\n"))
+	got := shown([]byte("Run `a4s doctor` or\n\n```sh\nbin/a4s status\n# a4s top tenants\n" +
+		"sudo a4s killall  # all\n```\n"))
 	for i := range got {
 		got[i] = strings.TrimSpace(got[i])
 	}
