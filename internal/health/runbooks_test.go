@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A line that a4s doctor prints, and one of the table by which a reader finds a runbook.
@@ -47,5 +48,36 @@ func TestRunbooksShowWhatIsPrinted(t *testing.T) {
 	}
 	if len(lines) < 8 || len(titles) < 5 {
 		t.Errorf("%d lines and %d titles were found", len(lines), len(titles))
+	}
+}
+
+// TestOperationsPageHasTheTable: the page of operations has every condition, with its
+// severity and the time after which it is shown.
+func TestOperationsPageHasTheTable(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]string{}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 3 || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		for _, code := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(cells[0], -1) {
+			written[code[1]] = cells[1] + ", " + strings.TrimRight(cells[2], " |\n")
+		}
+	}
+	for _, c := range Conditions() {
+		code, after := string(c.Code), "at once"
+		switch d := c.TimeToVisible; {
+		case d >= time.Minute:
+			after = strings.TrimSuffix(d.String(), "m0s") + " min"
+		case d > 0:
+			after = strings.TrimSuffix(d.String(), "s") + " s"
+		}
+		if want := string(c.Severity) + ", " + after; written[code] != want {
+			t.Errorf("docs/operations.md says of %s %q, want %q", code, written[code], want)
+		}
 	}
 }
