@@ -272,3 +272,31 @@ func TestEveryPageIsListed(t *testing.T) {
 		}
 	}
 }
+
+// TestReadmeCostsWhatWasMeasured: the README repeats three numbers of the benchmarks. They
+// are changed there, and here with them.
+func TestReadmeCostsWhatWasMeasured(t *testing.T) {
+	root, _ := pages(t)
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, section, found := strings.Cut(read("docs/benchmarks.md"), "\n## What a server and a tenant take\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	readme := strings.Join(strings.Fields(read("README.md")), " ")
+	for _, row := range []string{"an idle server with its node", "a tenant that nobody has used",
+		"an idle tenant that has been used"} {
+		_, line, ok := strings.Cut(section, "\n| "+row)
+		cells := strings.Split(line, " | ")
+		if !found || !ok || len(cells) < 3 {
+			t.Errorf("docs/benchmarks.md has no row %q", row)
+			continue
+		}
+		if want := row + " " + cells[1]; !strings.Contains(readme, want) {
+			t.Errorf("the README does not say %q, which docs/benchmarks.md does", want)
+		}
+	}
+}
