@@ -48,24 +48,24 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// The README tells users without the script what to write.
-func TestUnitIsThatOfTheReadme(t *testing.T) {
+// The page of installing tells users without the script what to write.
+func TestUnitIsThatOfThePage(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(readme), "```ini\n")
+	_, rest, _ := strings.Cut(string(page), "```ini\n")
 	want, _, found := strings.Cut(rest, "```")
 	if !found {
-		t.Fatal("the README shows no unit")
+		t.Fatal("docs/install.md shows no unit")
 	}
 	m.install(nil)
 	got := strings.NewReplacer(m.path("root/bin"), "/usr/local/bin", m.path("root/systemd"), "/etc/systemd/system").
 		Replace(m.read("root/systemd/a4s.service"))
 	if got != want {
-		t.Errorf("installed:\n%s\nin the README:\n%s", got, want)
+		t.Errorf("installed:\n%s\nin docs/install.md:\n%s", got, want)
 	}
 }
 

@@ -231,9 +231,9 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "the label of the space",
-		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, " +
-			"`managedFields` has an empty `f:labels` of it, or an entry without fields, " +
-			"and nobody who made `labels`, and a JSON patch finds `labels`",
+		what: "the space gives some objects the label `a4s.io/tenant`. An error that shows a whole object shows it. " +
+			"Of it `managedFields` has an empty `f:labels`, or an entry without fields, and does not say who made " +
+			"`labels`. A JSON patch finds `labels` where the tenant has set none",
 		why: "selectors of all spaces are confined by it",
 		examples: func(run *parityRun) []*parityRequest {
 			return asks(run, "mutatingadmissionpolicies.admissionregistration.k8s.io",
