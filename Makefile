@@ -149,7 +149,7 @@ test-critest: build guest ## slow: Run critest, the conformance tests of the CRI
 
 # Its parts are built by the program itself: the suite is a module of its own.
 .PHONY: conformance
-conformance: build ## slow: Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4, ALL=1 for the tests beyond it; as root, hours)
+conformance: build ## slow: Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4, ALL=1 for the tests beyond it; as root, half an hour a space)
 	go build -o bin/conformance/run ./tests/conformance
 	A4S_BINARY=$(CURDIR)/bin/a4s bin/conformance/run
 

@@ -14,7 +14,7 @@ import (
 func partitionCommand() *cli.Command {
 	return group(&cli.Command{
 		Name:  "partition",
-		Usage: "look at the partitions of the cluster, and remove one",
+		Usage: "look at the partitions of the cluster, remove one, or evict pods from one that is away",
 		Description: "A cluster begins with the partition \"main\". Others are begun with --tenant-partition and\n" +
 			"--resource-partition of a4s server.",
 	},

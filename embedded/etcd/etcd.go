@@ -294,7 +294,7 @@ func (s *peer) unusable(err error) error {
 		p.What = fmt.Sprintf("ports %d and %d on 127.0.0.1 (datastore)", ClientPort, PeerPort)
 		p.Fix = "stop the process that holds them"
 	default:
-		p.Fix = "if the directory is damaged, move it away and restore a backup of it"
+		p.Fix = "if the directory is damaged, move it away and bring a snapshot back with a4s etcd-snapshot restore"
 	}
 	return p
 }

@@ -98,9 +98,9 @@ func Conditions() []Condition {
 			Fix:   "look into dmesg, check the disk, and mount it for writing again"},
 		{Code: DiskFull, Severity: Error, Title: "The disk of the data directory is full",
 			Cause: "images, logs, snapshots or pods filled it",
-			Fix:   "free some space: delete snapshots (a4s etcd-snapshot prune) and what does not belong to a4s"},
+			Fix:   "free some space: delete snapshots (a4s etcd-snapshot prune --name etcd-snapshot) and what does not belong to a4s"},
 		{Code: DiskAlmost, Severity: Warning, Title: "The disk of the data directory is almost full",
-			Cause:     "images, logs, snapshots or pods fill it; the kubelet evicts pods when a tenth is left",
+			Cause:     "images, logs, snapshots or pods fill it; the kubelet evicts pods when a twentieth is left",
 			Fix:       "free some space, or move the data directory to a larger disk",
 			DependsOn: []Code{DiskFull}, TimeToVisible: 30 * time.Second},
 		{Code: DatastoreUnreachable, Severity: Error, Title: "The datastore does not answer",
@@ -126,7 +126,7 @@ func Conditions() []Condition {
 			Cause: "it gets too little of the processors: there are more nodes and pods, " +
 				"or pods are made faster, than this server can take",
 			Fix: "give the server that leads more processors, make fewer pods at a time, " +
-				"or give some tenants another cluster",
+				"or give some tenants a partition of their own",
 			DependsOn: []Code{DatastoreUnreachable, DatastoreSlow}, TimeToVisible: 30 * time.Second},
 		{Code: ServiceGroupGap, Severity: Warning, Title: "No service group owns some tenants",
 			Cause:     "the DataPartitionConfigs do not cover all names; the tenants between are cached nowhere",

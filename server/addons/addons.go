@@ -64,14 +64,11 @@ func New(cfg *config.Server, admin *rest.Config, pool *interning.Pool, partition
 // Ports of nodes besides those with flags of their own: SSH is the operator's,
 // see --servicelb-reserved-ports.
 const (
-	etcdMetricsPort   = 2381
 	kubeletPort       = 10250
 	kubeletHealthPort = 10248
 	proxyMetricsPort  = 10249
 	proxyHealthPort   = 10256
 	vxlanPort         = 8472
-	wireguardPort     = 51820
-	wireguardPort6    = 51821
 )
 
 // LoadBalancerRules are the ports that Services do not get at addresses of
@@ -82,8 +79,7 @@ func LoadBalancerRules(cfg *config.Server, partitions Partitions) *servicelb.Rul
 	}
 	rules := &servicelb.Rules{Others: partitions.NodePorts, Used: []int32{
 		int32(cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
-		etcdMetricsPort, kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort,
-		wireguardPort, wireguardPort6,
+		kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort,
 	}}
 	// Validated with the flags.
 	for _, text := range cfg.ServiceLBReservedPorts {
