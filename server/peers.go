@@ -221,13 +221,16 @@ const againTimeout = 10 * time.Second
 // fetch returns nil if nobody answers a server that has it from an earlier start. One that answers, and has other
 // settings, is right.
 func (p *peers) fetch(ctx context.Context, log *logrus.Entry) (*joinapi.ServerBundle, error) {
+	agree := settings.OfServers(p.cfg)
 	if p.known {
+		// What may change does so on one server after the other.
+		agree = settings.OfServersForGood(p.cfg)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, againTimeout)
 		defer cancel()
 	}
 	bundle, err := join.Fetch(ctx,
-		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: settings.OfServers(p.cfg),
+		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: agree,
 			Shared: p.shared != nil, Log: log})
 	if err != nil && p.known && !errors.Is(err, join.ErrDiffers) {
 		log.WithError(err).Warn("Starting with what servers shared at the last start")

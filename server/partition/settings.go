@@ -32,9 +32,9 @@ func (p *Own) registered() (settings.Record, error) {
 		return nil, err
 	}
 	had := settings.Record{}
-	for name, value := range map[string]string{"cluster-cidr": own.Spec.ClusterCIDR,
-		"service-cidr": own.Spec.ServiceCIDR, "service-node-port-range": own.Spec.NodePortRange,
-		"cluster-dns": own.Spec.ClusterDNS} {
+	// An older server could start with another range of pods and another DNS than it had registered.
+	for name, value := range map[string]string{"service-cidr": own.Spec.ServiceCIDR,
+		"service-node-port-range": own.Spec.NodePortRange} {
 		if value != "" {
 			had[name] = value
 		}

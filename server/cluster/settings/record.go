@@ -89,6 +89,9 @@ func (r Record) Check(c *config.Server, of string) error {
 		}
 		if d.rule == said {
 			in.Want = value(flag, had) + ", or the value that it is to change to"
+			if d.name == "default-tenant" {
+				in.Want += `, "" for none`
+			}
 		}
 		errs = append(errs, in)
 	}

@@ -76,6 +76,11 @@ func OfServers(c *config.Server) []joinapi.ServerSetting {
 	return those(c, func(d decision) bool { return d.servers })
 }
 
+// OfServersForGood are those of OfServers that never change.
+func OfServersForGood(c *config.Server) []joinapi.ServerSetting {
+	return those(c, func(d decision) bool { return d.servers && d.rule == stays })
+}
+
 // OfPartitions are the settings on which all partitions of a cluster must agree.
 func OfPartitions(c *config.Server) []joinapi.ServerSetting {
 	return those(c, func(d decision) bool { return d.partitions })

@@ -65,10 +65,11 @@ type answer struct {
 	resource  wire.Resource
 	content   content
 	zip       bool // the client accepts gzip
-	// asksYAML reports whether the client gets YAML of an answer with a code that comes in
-	// JSON, and yaml that it does.
-	asksYAML func(code int) bool
-	yaml     bool
+	// wish is what the client says of YAML, and yaml is set while it may get it.
+	wish wish
+	yaml bool
+	// reads is set for a request that changed nothing, so that its answer can be refused.
+	reads bool
 	// body is what the request sent, nil for nothing.
 	body *body
 	// retry is set for a request that can be tried again with another name: an
@@ -114,7 +115,7 @@ func serveAnswer(
 		req, s = overHTTP(w, req)
 		defer s.close()
 	}
-	yaml := func(int) bool { return false }
+	var yaml wish
 	if c == object {
 		req, yaml = inJSONInstead(req)
 	}
@@ -129,7 +130,8 @@ func serveAnswer(
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)
-		a.zip, a.asksYAML, a.body, a.socket = acceptsGzip(req), yaml, sent, s
+		a.zip, a.wish, a.body, a.socket = acceptsGzip(req), yaml, sent, s
+		a.reads = !writes(req.Method)
 		a.proxied = proxied.From(req.Context())
 		a.seat = fairqueue.Of(req.Context())
 		if attempt < generateAttempts {
@@ -190,7 +192,7 @@ func (a *answer) WriteHeader(code int) {
 	a.body.warn(a.Header())
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
-	a.yaml = a.media == inJSON && a.asksYAML != nil && a.asksYAML(code)
+	a.yaml = a.media == inJSON && a.wish.of(code)
 	if a.content == streamsBytes && !a.project {
 		a.seat.Endless()
 		a.seat.Yield() // from now on it carries bytes
@@ -278,11 +280,13 @@ func (a *answer) Write(b []byte) (int, error) {
 		if a.buffer.Len()+len(b) <= a.whole() {
 			return a.buffer.Write(b)
 		}
-		if a.yaml || a.media == inYAML {
-			a.err = tooLongForYAML()
+		if a.err = a.noYAML(); a.err != nil {
 			return 0, a.err
 		}
-		if !a.seat.Keep(len(b)) {
+		if a.buffer.Len()+len(b) <= a.whole() {
+			return a.buffer.Write(b)
+		}
+		if !a.seat.Keep(len(b)) && a.reads {
 			a.err = tooMuchUnread()
 			return 0, a.err
 		}
@@ -389,6 +393,7 @@ func (a *answer) finishHTTP() error {
 		return nil
 	case !a.sent:
 		a.Header().Del("Content-Length")
+		a.Header().Del("Content-Encoding")
 		if status := apierrors.APIStatus(nil); errors.As(a.err, &status) {
 			return a.err
 		}

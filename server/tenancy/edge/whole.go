@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -19,6 +20,16 @@ func (a *answer) whole() int {
 	return wholeUpTo
 }
 
+// noYAML has an answer be JSON of which there is no YAML, if the client takes that or has
+// changed something: it must not hear that it failed.
+func (a *answer) noYAML() error {
+	if a.media == inYAML || a.yaml && a.wish.only && a.reads {
+		return tooLongForYAML()
+	}
+	a.yaml = false
+	return nil
+}
+
 // tooMuchUnread is the answer to whoever does not read what was answered before.
 func tooMuchUnread() error {
 	return apierrors.NewTooManyRequests("long answers to earlier requests of this tenant have not been read yet: "+
@@ -32,10 +43,18 @@ func (a *answer) finishWhole() {
 	}
 	out := wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
 	defer giveBack(out)
-	out.Grow(wire.Room(len(raw)))
-	switch {
-	case a.yaml:
+	if !a.yaml {
+		out.Grow(wire.Room(len(raw)))
+	}
+	if a.yaml {
 		body, a.err = a.projector.JSONAsYAML(a.resource, raw)
+		if errors.Is(a.err, wire.ErrTooLarge) {
+			a.err = a.noYAML()
+		}
+	}
+	switch {
+	case a.err != nil:
+	case a.yaml:
 		a.Header().Set("Content-Type", inYAML)
 	case a.media == protobuf:
 		body, a.err = a.projector.AppendProto(out.AvailableBuffer(), wire.Out, a.resource, raw)
@@ -46,6 +65,13 @@ func (a *answer) finishWhole() {
 	}
 	if a.err != nil {
 		return
+	}
+	if kept := len(raw) + len(body); kept > 2*wholeUpTo {
+		if !a.seat.Keep(kept) && a.reads {
+			a.err = tooMuchUnread()
+			return
+		}
+		defer a.seat.Let(kept)
 	}
 	if a.zip && len(body) > gzipFrom {
 		var zipped bytes.Buffer
@@ -65,13 +91,6 @@ func (a *answer) finishWhole() {
 	}
 	if a.Header().Get("Content-Length") != "" || len(body) < gzipFrom {
 		a.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	if len(body) > wholeUpTo {
-		if !a.seat.Keep(len(raw) + len(body)) {
-			a.err = tooMuchUnread()
-			return
-		}
-		defer a.seat.Let(len(raw) + len(body))
 	}
 	a.send()
 	if _, err := a.ResponseWriter.Write(body); err != nil {

@@ -11,19 +11,28 @@ import (
 	"github.com/munnerz/goautoneg"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
-// longestYAML is how long the JSON is of which YAML is made, in bytes. YAML is for people:
-// to make it takes a hundred times as long as to write JSON, all of it in memory.
-const longestYAML = 3 << 20
+// longestYAML is how long the JSON is of which YAML is made, in bytes; wire.MaxYAMLValues is
+// its other bound. YAML is for people: to make it takes a hundred times as long as to write
+// JSON, and sixty times its length in memory.
+const longestYAML = 1 << 20
+
+// wish is what a client says of YAML.
+type wish struct {
+	// yaml says that it likes YAML better than JSON, and errors that this is so for errors, too.
+	yaml, errors bool
+	// only says that it takes no JSON.
+	only bool
+}
 
 // inJSONInstead has the API server answer in JSON where a client asks for YAML, which the
-// edge makes of it then, once it is what the tenant sees. The returned function reports
-// whether an answer with a code is to be YAML, which the client likes better then.
-func inJSONInstead(req *http.Request) (_ *http.Request, yaml func(code int) bool) {
-	never := func(int) bool { return false }
+// edge makes of it then, once it is what the tenant sees.
+func inJSONInstead(req *http.Request) (*http.Request, wish) {
 	if !strings.Contains(req.Header.Get("Accept"), "yaml") {
-		return req, never
+		return req, wish{}
 	}
 	clauses := goautoneg.ParseAccept(req.Header.Get("Accept"))
 	of := func(types ...string) func(goautoneg.Accept) bool {
@@ -31,7 +40,7 @@ func inJSONInstead(req *http.Request) (_ *http.Request, yaml func(code int) bool
 	}
 	asYAML := slices.IndexFunc(clauses, of(inYAML))
 	if asYAML < 0 {
-		return req, never
+		return req, wish{}
 	}
 	asJSON := slices.IndexFunc(clauses, of(inJSON, "application/*", "*/*"))
 	accept := make([]string, len(clauses))
@@ -47,22 +56,28 @@ func inJSONInstead(req *http.Request) (_ *http.Request, yaml func(code int) bool
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("Accept", strings.Join(accept, ","))
+	if asJSON >= 0 && asJSON < asYAML {
+		return req, wish{}
+	}
 	// Nobody reads what curl is shown with spaces.
 	query := req.URL.Query()
 	query.Set("pretty", "0")
 	req.URL.RawQuery = query.Encode()
-	if asJSON >= 0 && asJSON < asYAML {
-		return req, never
-	}
-	// Upstream gives no error as a table, nor as anything else, and falls back on JSON.
-	_, as := clauses[asYAML].Params["as"]
-	return req, func(code int) bool { return code < http.StatusBadRequest || !as }
+	// Upstream gives no error as a table, nor as anything else, and looks for another clause.
+	errors := slices.ContainsFunc(clauses, func(c goautoneg.Accept) bool {
+		_, as := c.Params["as"]
+		return of(inYAML)(c) && !as
+	})
+	return req, wish{yaml: true, errors: errors, only: asJSON < 0}
 }
+
+// of reports whether an answer with a code is to be YAML.
+func (w wish) of(code int) bool { return w.yaml && (w.errors || code < http.StatusBadRequest) }
 
 // tooLongForYAML is the answer to whoever asks for more than there is YAML of.
 func tooLongForYAML() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 		Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: fmt.Sprintf("the answer has more than %d bytes, of which no YAML is made: ask for application/json, "+
-			"or with a limit for a part of it", longestYAML)}}
+		Message: fmt.Sprintf("the answer has more than %d bytes or %d values, of which no YAML is made: ask for "+
+			"application/json, or with a limit for a part of it", longestYAML, wire.MaxYAMLValues)}}
 }

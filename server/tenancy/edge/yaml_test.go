@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -93,24 +94,47 @@ func long(bytes int) http.Handler {
 	})
 }
 
-// TestLongYAMLIsRefused: to make YAML of megabytes takes seconds.
+// TestLongYAMLIsRefused: to make YAML of megabytes, or of many values, takes seconds. Who
+// takes JSON, too, gets that, and so does who has changed something.
 func TestLongYAMLIsRefused(t *testing.T) {
 	e := New(Options{})
 	r, _ := parsePath("/api/v1/configmaps")
 	e.find("t1", &r)
-	for size, refused := range map[int]bool{longestYAML / 2: false, longestYAML: true} {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-		req.Header.Set("Accept", inYAML)
+	values := func(n int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", inJSON)
+			io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1",`+ //nolint:errcheck // a recorder
+				`"metadata":{"name":"x","namespace":"default.a"},"data":[`+strings.Repeat("0,", n)+`0]}`)
+		})
+	}
+	for name, c := range map[string]struct {
+		method, accept string
+		next           http.Handler
+		want           string // the media type, "" for a refusal
+	}{
+		"half of it":                  {http.MethodGet, inYAML, long(longestYAML / 2), inYAML},
+		"many bytes":                  {http.MethodGet, inYAML, long(longestYAML), ""},
+		"many bytes, or JSON":         {http.MethodGet, inYAML + ",*/*;q=0.5", long(longestYAML), inJSON},
+		"many bytes of what is new":   {http.MethodPost, inYAML, long(longestYAML), inJSON},
+		"some values":                 {http.MethodGet, inYAML, values(wire.MaxYAMLValues / 2), inYAML},
+		"many values":                 {http.MethodGet, inYAML, values(wire.MaxYAMLValues), ""},
+		"many values, or JSON":        {http.MethodGet, inYAML + "," + inJSON, values(wire.MaxYAMLValues), inJSON},
+		"many values of what is new":  {http.MethodPatch, inYAML, values(wire.MaxYAMLValues), inJSON},
+		"many values of what is gone": {http.MethodDelete, inYAML, values(wire.MaxYAMLValues), inJSON},
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), c.method, "/api/v1/configmaps", nil)
+		req.Header.Set("Accept", c.accept)
 		w := httptest.NewRecorder()
-		err := serveAnswer(w, req, long(size), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
-		if refused {
+		err := serveAnswer(w, req, c.next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+		if c.want == "" {
 			if !apierrors.IsNotAcceptable(err) || !strings.Contains(err.Error(), "ask for application/json") {
-				t.Errorf("%d bytes: %v", size, err)
+				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}
-		if err != nil || w.Header().Get("Content-Type") != inYAML || w.Body.Len() < size {
-			t.Errorf("%d bytes: %v, %d came of %s", size, err, w.Body.Len(), w.Header().Get("Content-Type"))
+		if err != nil || w.Header().Get("Content-Type") != c.want ||
+			strings.HasPrefix(w.Body.String(), "{") != (c.want == inJSON) {
+			t.Errorf("%s: %v, %s %.50s", name, err, w.Header().Get("Content-Type"), w.Body)
 		}
 	}
 }
@@ -137,30 +161,44 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	e := New(Options{})
 	r, _ := parsePath("/api/v1/configmaps")
 	e.find("t1", &r)
-	queue := fairqueue.New(fairqueue.Options{Seats: 8, Share: 8, Length: 8, Kept: 5 << 20,
+	queue := fairqueue.New(fairqueue.Options{Seats: 8, Share: 8, Length: 8, Kept: 11 << 19,
 		Busy: func() int { return 0 }})
+	method, encoding := http.MethodGet, ""
 	serve := func(flow, accept string, bytes int, w http.ResponseWriter) error {
 		seat, err := queue.Acquire(t.Context(), flow)
 		if err != nil {
 			return err
 		}
 		defer seat.Release()
-		req := httptest.NewRequestWithContext(fairqueue.With(t.Context(), seat), http.MethodGet, "/api/v1/configmaps", nil)
+		ctx := context.WithValue(fairqueue.With(t.Context(), seat), encodingKey{}, encoding)
+		req := httptest.NewRequestWithContext(ctx, method, "/api/v1/configmaps", nil)
 		req.Header.Set("Accept", accept)
 		return serveAnswer(w, req, long(bytes), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
 	}
 	client := &stuck{ResponseRecorder: *httptest.NewRecorder(), writes: make(chan struct{}), letGo: make(chan struct{})}
 	done := make(chan error, 2)
 	for range 2 {
-		go func() { done <- serve("a", inJSON, 2<<20, client) }()
-		<-client.writes
-	}
-	for accept, bytes := range map[string]int{inJSON: 2 << 20, inYAML: 1 << 20} {
-		if err := serve("a", accept, bytes, httptest.NewRecorder()); !apierrors.IsTooManyRequests(err) ||
-			!strings.Contains(err.Error(), "not been read yet") {
-			t.Errorf("one more in %s: %v", accept, err)
+		go func() { done <- serve("a", inJSON, 5<<19, client) }()
+		select {
+		case <-client.writes:
+		case err := <-done:
+			t.Fatalf("a first answer: %v", err)
 		}
 	}
+	for accept, bytes := range map[string]int{inJSON: 2 << 20, inYAML: 1 << 19} {
+		for _, encoding = range []string{"", "gzip"} {
+			w := httptest.NewRecorder()
+			if err := serve("a", accept, bytes, w); !apierrors.IsTooManyRequests(err) ||
+				!strings.Contains(err.Error(), "not been read yet") || w.Header().Get("Content-Encoding") != "" {
+				t.Errorf("one more in %s, encoding %q: %v, %v", accept, encoding, err, w.Header())
+			}
+		}
+	}
+	encoding, method = "", http.MethodPost
+	if err := serve("a", inJSON, 2<<20, httptest.NewRecorder()); err != nil {
+		t.Errorf("what was made is refused: %v", err)
+	}
+	method = http.MethodGet
 	if err := serve("a", inJSON, 1000, httptest.NewRecorder()); err != nil {
 		t.Errorf("a short answer: %v", err)
 	}

@@ -21,11 +21,19 @@ func (p *Projector) YAML(r Resource, body []byte) ([]byte, error) {
 	return p.JSONAsYAML(r, asJSON)
 }
 
-// JSONAsYAML translates a document of JSON outwards and makes YAML of it.
+// MaxYAMLValues is of how many values YAML is made: it takes a kilobyte and microseconds
+// for each, however short it is.
+const MaxYAMLValues = 50_000
+
+// JSONAsYAML translates a document of JSON outwards and makes YAML of it, or returns
+// ErrTooLarge for one of more than MaxYAMLValues.
 func (p *Projector) JSONAsYAML(r Resource, body []byte) ([]byte, error) {
 	asJSON, err := p.JSON(Out, r, body)
 	if err != nil {
 		return nil, err
+	}
+	if marksOf(asJSON, true) > MaxYAMLValues {
+		return nil, fmt.Errorf("%w: it has more than %d values", ErrTooLarge, MaxYAMLValues)
 	}
 	out, err := yaml.JSONToYAML(asJSON)
 	if err != nil {
