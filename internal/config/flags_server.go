@@ -53,9 +53,10 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "cluster", Env: "A4S_CLUSTER_URL", Category: catCluster, Placeholder: "URL", Commas: true,
 			Usage:  "servers of the first partition of the cluster that this one is to belong to; needs --token",
 			target: &s.ClusterURLs},
-		{Name: "service-group-id", Category: catCluster, Placeholder: "ID", DefaultText: "none, which caches all tenants",
-			Usage:  "service group of this server: it caches the tenants of that group's DataPartitionConfig",
-			target: &s.ServiceGroupID},
+		{Name: "service-group-id", Category: catCluster, Placeholder: "ID",
+			DefaultText: "none, which caches all tenants",
+			Usage:       "service group of this server: it caches the tenants of that group's DataPartitionConfig",
+			target:      &s.ServiceGroupID},
 		{Name: "auto-partition", Category: catCluster,
 			Usage: "move tenants between service groups so that all have about the same load, at most every ten " +
 				"minutes", target: &s.AutoPartition},

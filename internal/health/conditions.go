@@ -98,7 +98,8 @@ func Conditions() []Condition {
 			Fix:   "look into dmesg, check the disk, and mount it for writing again"},
 		{Code: DiskFull, Severity: Error, Title: "The disk of the data directory is full",
 			Cause: "images, logs, snapshots or pods filled it",
-			Fix:   "free some space: delete snapshots (a4s etcd-snapshot prune --name etcd-snapshot) and what does not belong to a4s"},
+			Fix: "free some space: delete snapshots (a4s etcd-snapshot prune --name etcd-snapshot) " +
+				"and what does not belong to a4s"},
 		{Code: DiskAlmost, Severity: Warning, Title: "The disk of the data directory is almost full",
 			Cause:     "images, logs, snapshots or pods fill it; the kubelet evicts pods when a twentieth is left",
 			Fix:       "free some space, or move the data directory to a larger disk",

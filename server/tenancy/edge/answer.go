@@ -64,12 +64,7 @@ type answer struct {
 	projector *wire.Projector
 	resource  wire.Resource
 	content   content
-	zip       bool // the client accepts gzip
-	// wish is what the client says of YAML, and yaml is set while it may get it.
-	wish wish
-	yaml bool
-	// reads is set for a request that changed nothing, so that its answer can be refused.
-	reads bool
+	asks      asked
 	// body is what the request sent, nil for nothing.
 	body *body
 	// retry is set for a request that can be tried again with another name: an
@@ -94,6 +89,14 @@ type answer struct {
 	gzip     *gzip.Writer
 	piecer   *bufio.Writer
 	err      error
+}
+
+// asked is what a request says of its answer.
+type asked struct {
+	zip  bool // it accepts gzip
+	yaml wish
+	// reads is set if it changed nothing, so that the answer can be refused.
+	reads bool
 }
 
 func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c content) *answer {
@@ -130,8 +133,8 @@ func serveAnswer(
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)
-		a.zip, a.wish, a.body, a.socket = acceptsGzip(req), yaml, sent, s
-		a.reads = !writes(req.Method)
+		a.asks = asked{zip: acceptsGzip(req), yaml: yaml, reads: !writes(req.Method)}
+		a.body, a.socket = sent, s
 		a.proxied = proxied.From(req.Context())
 		a.seat = fairqueue.Of(req.Context())
 		if attempt < generateAttempts {
@@ -192,7 +195,9 @@ func (a *answer) WriteHeader(code int) {
 	a.body.warn(a.Header())
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
-	a.yaml = a.media == inJSON && a.wish.of(code)
+	if a.media == inJSON && a.asks.yaml.of(code) {
+		a.media = ofJSON
+	}
 	if a.content == streamsBytes && !a.project {
 		a.seat.Endless()
 		a.seat.Yield() // from now on it carries bytes
@@ -241,7 +246,7 @@ func (a *answer) startStream(watch bool) {
 	}
 	a.Header().Del("Content-Length")
 	var out io.Writer = a.ResponseWriter
-	if a.zip && !watch {
+	if a.asks.zip && !watch {
 		a.piecer = piecers.Get().(*bufio.Writer)
 		a.piecer.Reset(out)
 		out = a.piecer
@@ -286,7 +291,7 @@ func (a *answer) Write(b []byte) (int, error) {
 		if a.buffer.Len()+len(b) <= a.whole() {
 			return a.buffer.Write(b)
 		}
-		if !a.seat.Keep(len(b)) && a.reads {
+		if !a.seat.Keep(len(b)) && a.asks.reads {
 			a.err = tooMuchUnread()
 			return 0, a.err
 		}

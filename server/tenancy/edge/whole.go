@@ -14,7 +14,7 @@ import (
 
 // whole is the size up to which the answer is projected as a whole.
 func (a *answer) whole() int {
-	if a.yaml || a.media == inYAML {
+	if a.media == ofJSON || a.media == inYAML {
 		return longestYAML
 	}
 	return wholeUpTo
@@ -23,10 +23,12 @@ func (a *answer) whole() int {
 // noYAML has an answer be JSON of which there is no YAML, if the client takes that or has
 // changed something: it must not hear that it failed.
 func (a *answer) noYAML() error {
-	if a.media == inYAML || a.yaml && a.wish.only && a.reads {
+	switch {
+	case a.media == inYAML, a.media == ofJSON && a.asks.yaml.only && a.asks.reads:
 		return tooLongForYAML()
+	case a.media == ofJSON:
+		a.media = inJSON
 	}
-	a.yaml = false
 	return nil
 }
 
@@ -43,10 +45,10 @@ func (a *answer) finishWhole() {
 	}
 	out := wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
 	defer giveBack(out)
-	if !a.yaml {
+	if a.media != ofJSON {
 		out.Grow(wire.Room(len(raw)))
 	}
-	if a.yaml {
+	if a.media == ofJSON {
 		body, a.err = a.projector.JSONAsYAML(a.resource, raw)
 		if errors.Is(a.err, wire.ErrTooLarge) {
 			a.err = a.noYAML()
@@ -54,7 +56,7 @@ func (a *answer) finishWhole() {
 	}
 	switch {
 	case a.err != nil:
-	case a.yaml:
+	case a.media == ofJSON:
 		a.Header().Set("Content-Type", inYAML)
 	case a.media == protobuf:
 		body, a.err = a.projector.AppendProto(out.AvailableBuffer(), wire.Out, a.resource, raw)
@@ -67,13 +69,13 @@ func (a *answer) finishWhole() {
 		return
 	}
 	if kept := len(raw) + len(body); kept > 2*wholeUpTo {
-		if !a.seat.Keep(kept) && a.reads {
+		if !a.seat.Keep(kept) && a.asks.reads {
 			a.err = tooMuchUnread()
 			return
 		}
 		defer a.seat.Let(kept)
 	}
-	if a.zip && len(body) > gzipFrom {
+	if a.asks.zip && len(body) > gzipFrom {
 		var zipped bytes.Buffer
 		a.gzip = gzips.Get().(*gzip.Writer)
 		a.gzip.Reset(&zipped)

@@ -20,6 +20,9 @@ import (
 // JSON, and sixty times its length in memory.
 const longestYAML = 1 << 20
 
+// ofJSON is the media type of an answer that comes in JSON and is to be YAML.
+const ofJSON = inYAML + " of JSON"
+
 // wish is what a client says of YAML.
 type wish struct {
 	// yaml says that it likes YAML better than JSON, and errors that this is so for errors, too.

@@ -88,7 +88,7 @@ func TestErrorsInYAML(t *testing.T) {
 func long(bytes int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", inJSON)
-		w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},` + //nolint:errcheck // that is the test
+		w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},` + //nolint:errcheck // the test
 			`"items":[{"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"` +
 			strings.Repeat("x", bytes) + `"}}]}`))
 	})
@@ -175,7 +175,8 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		req.Header.Set("Accept", accept)
 		return serveAnswer(w, req, long(bytes), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
 	}
-	client := &stuck{ResponseRecorder: *httptest.NewRecorder(), writes: make(chan struct{}), letGo: make(chan struct{})}
+	client := &stuck{ResponseRecorder: *httptest.NewRecorder(), writes: make(chan struct{}),
+		letGo: make(chan struct{})}
 	done := make(chan error, 2)
 	for range 2 {
 		go func() { done <- serve("a", inJSON, 5<<19, client) }()
