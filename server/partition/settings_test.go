@@ -50,8 +50,11 @@ func TestAServerStartsAgainWithoutItsRanges(t *testing.T) {
 			t.Errorf("%s: with its ranges: %v", what, err)
 		}
 		err := own(dir, load()).CheckSettings()
-		for _, want := range []string{"partition tp2", "--service-cidr 10.44.0.0/16", "--cluster-cidr 10.142.0.0/16",
-			"--service-node-port-range 28000-29999"} {
+		wants := []string{"partition tp2", "--service-cidr 10.44.0.0/16", "--service-node-port-range 28000-29999"}
+		if what == "a record" { // what home has of pods can be older
+			wants = append(wants, "--cluster-cidr 10.142.0.0/16")
+		}
+		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: without them: %v, want one that says %s", what, err, want)
 			}
