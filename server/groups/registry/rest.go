@@ -55,14 +55,9 @@ func (r *configREST) ShortNames() []string { return []string{"dpc"} }
 func (r *configREST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, func(ctx context.Context, obj runtime.Object) error {
-		if validate != nil {
-			if err := validate(ctx, obj.DeepCopyObject()); err != nil {
-				return err
-			}
-		}
+	return r.Store.Create(ctx, obj, apiregistry.Then(validate, func(ctx context.Context, obj runtime.Object) error {
 		return r.unique(ctx, obj.(*partitionapi.DataPartitionConfig))
-	}, options)
+	}), options)
 }
 
 // Update implements rest.Updater.

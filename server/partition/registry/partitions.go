@@ -80,14 +80,9 @@ func (r *partitionREST) ShortNames() []string { return []string{"part"} }
 func (r *partitionREST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, func(ctx context.Context, obj runtime.Object) error {
-		if validate != nil {
-			if err := validate(ctx, obj.DeepCopyObject()); err != nil {
-				return err
-			}
-		}
+	return r.Store.Create(ctx, obj, apiregistry.Then(validate, func(ctx context.Context, obj runtime.Object) error {
 		return r.apart(ctx, obj.(*partitionapi.Partition))
-	}, options)
+	}), options)
 }
 
 // apart refuses a partition whose Services or pods would have addresses of another's: nodes take

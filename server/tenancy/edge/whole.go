@@ -45,14 +45,13 @@ func (a *answer) finishWhole() {
 	}
 	out := wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
 	defer giveBack(out)
-	if a.media != ofJSON {
-		out.Grow(wire.Room(len(raw)))
-	}
 	if a.media == ofJSON {
 		body, a.err = a.projector.JSONAsYAML(a.resource, raw)
 		if errors.Is(a.err, wire.ErrTooLarge) {
 			a.err = a.noYAML()
 		}
+	} else {
+		out.Grow(wire.Room(len(raw)))
 	}
 	switch {
 	case a.err != nil:

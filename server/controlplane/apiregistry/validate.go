@@ -1,0 +1,21 @@
+package apiregistry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Then is a validation that asks the chain of admission first, which gets a copy, and then
+// check, which may read the store.
+func Then(validate, check rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		return check(ctx, obj)
+	}
+}
