@@ -2,6 +2,7 @@ package spaces_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -29,7 +30,8 @@ func thingsOf(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "things"}
 }
 
-// storeAs changes the version in which things are stored.
+// storeAs changes the version in which things are stored, and waits until the server does so:
+// it learns of a CRD that changed by a watch, after it has answered the change.
 func storeAs(t *testing.T, s *space, version string) {
 	t.Helper()
 	schema := `"schema":{"openAPIV3Schema":{"type":"object"}}`
@@ -39,6 +41,16 @@ func storeAs(t *testing.T, s *space, version string) {
 		[]string{"Content-Type: application/merge-patch+json"}); code != http.StatusOK {
 		t.Fatalf("storing as %s: %d %s", version, code, text)
 	}
+	object, err := json.Marshal(foo(thingsOf(version), "asks", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/apis/example.com/" + version + "/namespaces/default/things?dryRun=All&timeout=1s"
+	eventually(t, "things stored as "+version, func(context.Context) (bool, error) {
+		// As it is stored, it needs no conversion.
+		code, _ := do(t, s.config, http.MethodPost, path, string(object), nil)
+		return code == http.StatusCreated, nil
+	})
 }
 
 // silent is an address outside of the cluster that takes connections and says nothing.
