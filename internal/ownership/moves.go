@@ -5,9 +5,9 @@ import "slices"
 // Moves are the tenants that a group holds by the first table and not by the second,
 // and those that it holds by the second and not by the first.
 func Moves(from, to *Table, group string) (gone, come []Span) {
-	los := make([]string, 0, len(from.parts)+len(to.parts))
+	los := make([]string, 0, len(from.segments)+len(to.segments))
 	for _, t := range []*Table{from, to} {
-		for _, p := range t.parts {
+		for _, p := range t.segments {
 			los = append(los, p.lo)
 		}
 	}

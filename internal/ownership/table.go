@@ -55,13 +55,13 @@ func (s Span) Empty() bool { return !s.Open && s.Lo >= s.Hi }
 
 // Table says who owns which tenant.
 type Table struct {
-	// parts cover all names, in order.
-	parts  []part
-	groups map[string][]Span
+	// segments cover all names, in order.
+	segments []segment
+	groups   map[string][]Span
 }
 
-// part is the names from lo up to the next part.
-type part struct {
+// segment is the names from lo, inclusive, up to the lo of the next one, exclusive.
+type segment struct {
 	lo    string
 	owner string
 	owned bool
@@ -74,23 +74,23 @@ func NewTable(configs []Config) *Table {
 	configs = valid(configs)
 	t := &Table{groups: map[string][]Span{}}
 	for _, lo := range bounds(configs) {
-		p := part{lo: lo}
+		p := segment{lo: lo}
 		p.owner, p.owned = owner(configs, lo)
-		if n := len(t.parts); n > 0 && t.parts[n-1].owned == p.owned && t.parts[n-1].owner == p.owner {
+		if n := len(t.segments); n > 0 && t.segments[n-1].owned == p.owned && t.segments[n-1].owner == p.owner {
 			continue
 		}
-		t.parts = append(t.parts, p)
+		t.segments = append(t.segments, p)
 	}
 	for _, c := range configs {
 		t.groups[c.Group] = []Span{}
 	}
-	for i, p := range t.parts {
+	for i, p := range t.segments {
 		if !p.owned {
 			continue
 		}
-		s := Span{Lo: p.lo, Open: i == len(t.parts)-1}
+		s := Span{Lo: p.lo, Open: i == len(t.segments)-1}
 		if !s.Open {
-			s.Hi = t.parts[i+1].lo
+			s.Hi = t.segments[i+1].lo
 		}
 		t.groups[p.owner] = append(t.groups[p.owner], s)
 	}
@@ -177,13 +177,13 @@ func owner(configs []Config, name string) (group string, ok bool) {
 // Owner is the group that owns a tenant; ok is false where the configurations have a
 // gap.
 func (t *Table) Owner(tenant string) (group string, ok bool) {
-	i, found := slices.BinarySearchFunc(t.parts, tenant, func(p part, name string) int {
+	i, found := slices.BinarySearchFunc(t.segments, tenant, func(p segment, name string) int {
 		return strings.Compare(p.lo, name)
 	})
 	if !found {
 		i--
 	}
-	return t.parts[i].owner, t.parts[i].owned
+	return t.segments[i].owner, t.segments[i].owned
 }
 
 // Configured reports whether a group has a configuration.
@@ -261,13 +261,13 @@ func (t *Table) Spans(group string) []Span {
 // then every server has everything.
 func (t *Table) Gaps() []Span {
 	var gaps []Span
-	for i, p := range t.parts {
+	for i, p := range t.segments {
 		if p.owned || len(t.groups) == 0 {
 			continue
 		}
-		s := Span{Lo: p.lo, Open: i == len(t.parts)-1}
+		s := Span{Lo: p.lo, Open: i == len(t.segments)-1}
 		if !s.Open {
-			s.Hi = t.parts[i+1].lo
+			s.Hi = t.segments[i+1].lo
 		}
 		gaps = append(gaps, s)
 	}

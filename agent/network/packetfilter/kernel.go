@@ -15,10 +15,10 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// part is one half of the table in the kernel. Each half is written by
+// half is one half of the table in the kernel. Each half is written by
 // transactions of its own, so that the other half stays when one cannot be
 // written or is not known yet.
-type part struct {
+type half struct {
 	tenants bool   // whose half it is
 	base    string // a chain that it always has
 	old     string // the table that it was in earlier versions
@@ -28,13 +28,13 @@ type part struct {
 	tidy    bool   // the old table is gone
 }
 
-func (p *part) forget() { p.current, p.removed, p.tidy = nil, false, false }
+func (p *half) forget() { p.current, p.removed, p.tidy = nil, false, false }
 
 // has reports whether an object of the table belongs to the part.
-func (p *part) has(name string) bool { return strings.HasPrefix(name, prefix) == p.tenants }
+func (p *half) has(name string) bool { return strings.HasPrefix(name, prefix) == p.tenants }
 
 // write makes next what the kernel has of the part.
-func (f *filter) write(ctx context.Context, p *part, next *table) error {
+func (f *filter) write(ctx context.Context, p *half, next *table) error {
 	if p.current != nil && p.tidy {
 		tx := f.nft.NewTransaction()
 		next.change(tx, p.current)
@@ -65,7 +65,7 @@ func (f *filter) write(ctx context.Context, p *part, next *table) error {
 }
 
 // remove leaves nothing of the part in the kernel.
-func (f *filter) remove(ctx context.Context, p *part) error {
+func (f *filter) remove(ctx context.Context, p *half) error {
 	if p.removed && p.tidy {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (f *filter) remove(ctx context.Context, p *part) error {
 
 // emptied returns a transaction that makes the table, and takes out whatever
 // the kernel has of the part.
-func (f *filter) emptied(ctx context.Context, p *part) (*knftables.Transaction, error) {
+func (f *filter) emptied(ctx context.Context, p *half) (*knftables.Transaction, error) {
 	chains, err := f.list(ctx, p, "chain")
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (f *filter) emptied(ctx context.Context, p *part) (*knftables.Transaction, 
 }
 
 // list returns the names of the objects of the part that the kernel has.
-func (f *filter) list(ctx context.Context, p *part, kind string) ([]string, error) {
+func (f *filter) list(ctx context.Context, p *half, kind string) ([]string, error) {
 	names, err := f.nft.List(ctx, kind)
 	if err != nil && !knftables.IsNotFound(err) {
 		return nil, fmt.Errorf("listing the %ss of the table %s: %w", kind, TableName, err)
@@ -126,7 +126,7 @@ func (f *filter) list(ctx context.Context, p *part, kind string) ([]string, erro
 }
 
 // clean removes the old table, whose rules the part has now.
-func (f *filter) clean(ctx context.Context, p *part) error {
+func (f *filter) clean(ctx context.Context, p *half) error {
 	if p.tidy {
 		return nil
 	}
@@ -138,14 +138,14 @@ func (f *filter) clean(ctx context.Context, p *part) error {
 }
 
 // there reports whether the kernel has the part.
-func (f *filter) there(ctx context.Context, p *part) (bool, error) {
+func (f *filter) there(ctx context.Context, p *half) (bool, error) {
 	chains, err := f.list(ctx, p, "chain")
 	return slices.Contains(chains, p.base), err
 }
 
 // left reports whether the kernel has the part of a run before, which may have
 // been one of an earlier version.
-func (f *filter) left(ctx context.Context, p *part) (bool, error) {
+func (f *filter) left(ctx context.Context, p *half) (bool, error) {
 	if f.unusable != nil {
 		return false, nil
 	}

@@ -80,8 +80,8 @@ type filter struct {
 
 	nft      knftables.Interface
 	unusable error // why there is no nft
-	tenants  part
-	policies part
+	tenants  half
+	policies half
 	seen     sightings
 	warned   bool // that the kernel does not show bridged packets, for tenants
 	blind    bool // the same for policies, or that nftables does not work
@@ -112,8 +112,8 @@ func newFilter(o Options) *filter {
 			return knftables.New(knftables.InetFamily, TableName)
 		},
 		old: netfilter.Tables, drop: dropTable, bridge: bridgeShown, hold: holdFor,
-		tenants:  part{old: oldTenantsTable, tenants: true, base: forwardChain},
-		policies: part{old: oldPoliciesTable, base: directions[0].name},
+		tenants:  half{old: oldTenantsTable, tenants: true, base: forwardChain},
+		policies: half{old: oldPoliciesTable, base: directions[0].name},
 		enforced: make(chan struct{}, 1), broken: make(chan error, 1), again: make(chan struct{}, 1),
 	}
 	f.Log = o.Log.WithField("component", IsolationName)
@@ -281,7 +281,7 @@ func (f *filter) followers() *followers {
 
 // check makes what another program took away be written again.
 func (f *filter) check(ctx context.Context) {
-	for _, p := range []*part{&f.tenants, &f.policies} {
+	for _, p := range []*half{&f.tenants, &f.policies} {
 		if p.current == nil {
 			continue
 		}

@@ -16,12 +16,12 @@ type Watch struct {
 	done  chan struct{}
 	dirty map[string]bool // spaces; guarded by c.mu
 
-	told map[string]*part // by space
+	told map[string]*spacePolicies // by space
 	off  bool
 }
 
-// part is what a node knows of the policies of one space.
-type part struct {
+// spacePolicies is what a node knows of the policies of one space.
+type spacePolicies struct {
 	pods     map[string]*netpolicy.Pod
 	policies map[string]*netpolicy.Policy
 	sets     map[string]*set
@@ -36,7 +36,7 @@ func (c *Controller) Watch(node string) (*Watch, bool) {
 		return nil, false
 	}
 	w := &Watch{c: c, node: node, wake: make(chan struct{}, 1), done: make(chan struct{}), dirty: map[string]bool{},
-		told: map[string]*part{}}
+		told: map[string]*spacePolicies{}}
 	for name := range c.results {
 		w.dirty[name] = true
 	}
@@ -77,7 +77,7 @@ func (w *Watch) Next() []netpolicy.Line {
 		if !w.off {
 			lines = append(lines, netpolicy.Line{Off: true})
 		}
-		w.off, w.told = true, map[string]*part{}
+		w.off, w.told = true, map[string]*spacePolicies{}
 		return lines
 	}
 	w.off = false
@@ -93,8 +93,8 @@ func (w *Watch) Next() []netpolicy.Line {
 }
 
 // part returns what concerns one node.
-func (r *result) part(node string) *part {
-	p := &part{policies: map[string]*netpolicy.Policy{}, sets: map[string]*set{}}
+func (r *result) part(node string) *spacePolicies {
+	p := &spacePolicies{policies: map[string]*netpolicy.Policy{}, sets: map[string]*set{}}
 	if r == nil {
 		return p
 	}
@@ -119,9 +119,9 @@ func (r *result) part(node string) *part {
 }
 
 // difference returns what turns old, which may be nil, into next.
-func difference(old, next *part) (lines []netpolicy.Line) {
+func difference(old, next *spacePolicies) (lines []netpolicy.Line) {
 	if old == nil {
-		old = &part{}
+		old = &spacePolicies{}
 	}
 	for _, id := range slices.Sorted(maps.Keys(next.sets)) {
 		s, before := next.sets[id], old.sets[id]

@@ -17,22 +17,22 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
-// part are the servers of a group that have the same port, which all have but by mistake.
-type part struct {
+// portServers are the servers of a group that have the same port, which all have but by mistake.
+type portServers struct {
 	group string
 	port  corev1.EndpointPort
 	ips   []netip.Addr
 }
 
-// parts are the servers by group, in a stable order.
-func parts(all []server, like corev1.EndpointPort) []part {
+// byGroup are the servers of each group, in a stable order.
+func byGroup(all []server, like corev1.EndpointPort) []portServers {
 	all = slices.SortedFunc(slices.Values(all), func(a, b server) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.port, b.port), a.ip.Compare(b.ip))
 	})
-	var out []part
+	var out []portServers
 	for _, s := range all {
 		if n := len(out) - 1; n < 0 || out[n].group != s.group || out[n].port.Port != s.port {
-			p := part{group: s.group, port: like}
+			p := portServers{group: s.group, port: like}
 			p.port.Port = s.port
 			out = append(out, p)
 		}
@@ -54,7 +54,7 @@ func subsets(all []server, like corev1.EndpointPort) (out []corev1.EndpointSubse
 			Addresses: addresses(everyone(all)), Ports: []corev1.EndpointPort{like}}}, ""
 	}
 	var ids []string
-	for _, p := range parts(all, like) {
+	for _, p := range byGroup(all, like) {
 		out = append(out, corev1.EndpointSubset{Addresses: addresses(p.ips), Ports: []corev1.EndpointPort{p.port}})
 		ids = append(ids, p.group)
 	}
@@ -115,7 +115,7 @@ func sameAddresses(have, want []corev1.EndpointAddress) bool {
 // reconciler, which has it then, the one of all that a tenant sees as its own.
 func endpointSlices(service string, all []server, like corev1.EndpointPort) map[string]*discoveryv1.EndpointSlice {
 	out := map[string]*discoveryv1.EndpointSlice{}
-	found := parts(slices.DeleteFunc(slices.Clone(all), func(s server) bool { return s.group == "" }), like)
+	found := byGroup(slices.DeleteFunc(slices.Clone(all), func(s server) bool { return s.group == "" }), like)
 	for _, p := range found {
 		name := service + "-" + p.group + "-" + strconv.Itoa(int(p.port.Port))
 		out[name] = endpointSlice(service, name, p.ips, p.port)
@@ -124,7 +124,7 @@ func endpointSlices(service string, all []server, like corev1.EndpointPort) map[
 	if mixed(all) {
 		return out
 	}
-	whole := part{port: like}
+	whole := portServers{port: like}
 	for i, p := range found {
 		if i == 0 {
 			whole.port = p.port

@@ -161,7 +161,7 @@ func (m *merge) reopen(at int64) {
 	for _, r := range m.source.ranges(m.view, m.resource) {
 		want[r] = true
 	}
-	for p := range m.parts {
+	for p := range m.watches {
 		switch {
 		case p.role != objects:
 		case want[p.within]:

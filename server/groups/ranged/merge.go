@@ -37,8 +37,8 @@ const (
 	namespaces
 )
 
-// part is one of the watches that are merged.
-type part struct {
+// mergedWatch is one of the watches that are merged.
+type mergedWatch struct {
 	role   role
 	within ownership.Range
 	cancel context.CancelFunc
@@ -54,16 +54,16 @@ type part struct {
 }
 
 // believes reports whether an answer how far the watch is was given when etcd had it.
-func (p *part) believes(revision int64) bool {
+func (p *mergedWatch) believes(revision int64) bool {
 	return !p.opened.IsZero() && (revision > p.at || time.Since(p.opened) > settled)
 }
 
 // first is the revision of the first event that is not sent yet.
-func (p *part) first() int64 { return p.events[0].Kv.ModRevision }
+func (p *mergedWatch) first() int64 { return p.events[0].Kv.ModRevision }
 
-// response is what came of a part; ended is set when nothing else will.
+// response is what came of one of them; ended is set when nothing else will.
 type response struct {
-	of    *part
+	of    *mergedWatch
 	what  clientv3.WatchResponse
 	ended bool
 }
@@ -76,8 +76,8 @@ type merge struct {
 	in     chan response
 	out    chan clientv3.WatchResponse
 
-	view  *view
-	parts map[*part]bool
+	view    *view
+	watches map[*mergedWatch]bool
 	// done is the revision up to which everything was sent.
 	done int64
 	// last is the last event that was put in or taken out.
@@ -148,7 +148,7 @@ func (m *merge) begin() bool {
 		// Upstream lists again then. What the error is, it finds out by its list.
 		return m.end()
 	}
-	m.view, m.parts = v, map[*part]bool{}
+	m.view, m.watches = v, map[*mergedWatch]bool{}
 	m.changes.Begin(v.table, m.done)
 	m.source.progress.begin(m, v, m.done)
 	m.open(configs, prefixRange(m.source.Configs), m.done+1)
@@ -166,8 +166,8 @@ func prefixRange(prefix string) ownership.Range {
 // open watches a range from a revision on.
 func (m *merge) open(as role, within ownership.Range, from int64) {
 	ctx, cancel := context.WithCancel(m.ctx)
-	p := &part{role: as, within: within, cancel: cancel, reached: from - 1}
-	m.parts[p] = true
+	p := &mergedWatch{role: as, within: within, cancel: cancel, reached: from - 1}
+	m.watches[p] = true
 	opts := []clientv3.OpOption{
 		clientv3.WithRange(within.To), clientv3.WithRev(from), clientv3.WithProgressNotify(),
 		clientv3.WithCreatedNotify(),
@@ -195,9 +195,9 @@ func (m *merge) open(as role, within ownership.Range, from int64) {
 }
 
 // shut ends a watch. What has come of it is not sent.
-func (m *merge) shut(p *part) {
+func (m *merge) shut(p *mergedWatch) {
 	p.cancel()
-	delete(m.parts, p)
+	delete(m.watches, p)
 }
 
 // takeAll takes what else has come already.
@@ -218,7 +218,7 @@ func (m *merge) takeAll() bool {
 func (m *merge) take(r response) bool {
 	p := r.of
 	switch {
-	case !m.parts[p]: // of a watch that was shut
+	case !m.watches[p]: // of a watch that was shut
 	case r.ended:
 		return false
 	case r.what.Err() != nil:
@@ -302,9 +302,9 @@ func (m *merge) ready() (batch []*clientv3.Event, then *change, waits int64) {
 
 // next is the watch with the earliest event, nil for none, and the revision up to which
 // all others have everything.
-func (m *merge) next() (best *part, safe int64) {
+func (m *merge) next() (best *mergedWatch, safe int64) {
 	safe = math.MaxInt64
-	for p := range m.parts {
+	for p := range m.watches {
 		switch {
 		case len(p.events) == 0:
 			safe = min(safe, p.reached)
@@ -318,7 +318,7 @@ func (m *merge) next() (best *part, safe int64) {
 // sendProgress says how far the watch is, if it is further than before.
 func (m *merge) sendProgress() bool {
 	low := int64(math.MaxInt64)
-	for p := range m.parts {
+	for p := range m.watches {
 		reached := p.reached
 		if len(p.events) > 0 {
 			reached = p.first() - 1

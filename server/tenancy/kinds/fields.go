@@ -27,25 +27,27 @@ type Fields struct {
 	Fields      []Field
 }
 
-// part is fields of one part of an object.
-type part struct {
+// fieldGroup is fields of one place in an object.
+type fieldGroup struct {
 	of, names string
 	why       string
 	made      bool
 }
 
 // own are fields that tenants write.
-func own(of, names string) part { return part{of: of, names: names} }
+func own(of, names string) fieldGroup { return fieldGroup{of: of, names: names} }
 
 // systems are fields that only the system writes.
-func systems(of, names, why string) part { return part{of: of, names: names, why: why} }
+func systems(of, names, why string) fieldGroup { return fieldGroup{of: of, names: names, why: why} }
 
 // made are fields that only the system writes, and the API server by itself.
-func made(of, names, why string) part { return part{of: of, names: names, why: why, made: true} }
+func made(of, names, why string) fieldGroup {
+	return fieldGroup{of: of, names: names, why: why, made: true}
+}
 
-func fields(group, kind string, parts ...part) Fields {
+func fields(group, kind string, groups ...fieldGroup) Fields {
 	f := Fields{Group: group, Kind: kind}
-	for _, p := range parts {
+	for _, p := range groups {
 		at := p.of
 		if at != "" {
 			at += "."
