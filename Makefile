@@ -279,8 +279,9 @@ newest: ## release: List every pinned part with its version, the newest one, and
 	@go run ./scripts/newest
 
 .PHONY: docs
-docs: ## Write the configuration reference from the flags, and the help that a test compares
+docs: ## Write the configuration reference from the flags, the drawings, and the help that a test compares
 	go run ./scripts/gendocs
+	go run ./scripts/drawings
 	go test ./cmd -run TestHelpOfEveryCommand -update
 
 # deepcopy-gen says on standard error what it thinks of comments of upstream.

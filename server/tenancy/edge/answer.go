@@ -8,19 +8,15 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
-	"github.com/a4s-io/a4s/server/tenancy/listsize"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -95,78 +91,27 @@ type answer struct {
 type asked struct {
 	zip  bool // it accepts gzip
 	yaml wish
-	// reads is set if it changed nothing, so that the answer can be refused.
-	reads bool
+	// method is what it did: the answer to one that changed nothing can be refused.
+	method string
 }
+
+// reads reports whether the request changed nothing.
+func (a asked) reads() bool { return !writes(a.method) }
+
+// wish is what a client says of YAML.
+type wish struct {
+	// yaml says that it likes YAML better than JSON, and errors that this is so for errors, too.
+	yaml, errors bool
+	// only says that it takes no JSON.
+	only bool
+}
+
+// of reports whether an answer with a code is to be YAML.
+func (w wish) of(code int) bool { return w.yaml && (w.errors || code < http.StatusBadRequest) }
 
 func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c content) *answer {
 	return &answer{ResponseWriter: w, projector: p, resource: r, content: c}
 }
-
-// serveAnswer runs the request and sends the projected answer. If the edge generates
-// the name of the object, it generates another one as long as the name is taken.
-func serveAnswer(
-	w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *resourceRequest, sent *body,
-) error {
-	c := object
-	var s *socket
-	switch {
-	case r.streams():
-		c = streamsBytes
-	case r.watches():
-		c = watchEvents
-		req, s = overHTTP(w, req)
-		defer s.close()
-	}
-	var yaml wish
-	if c == object {
-		req, yaml = inJSONInstead(req)
-	}
-	if r.verb == "list" && strings.Contains(req.Header.Get("Accept"), protobuf) {
-		ctx, size := listsize.With(req.Context())
-		own := *p
-		own.Listed = func() (l wire.Listed, ok bool) {
-			l.Items, l.Names, ok = size.Get()
-			return l, ok
-		}
-		req, p = req.WithContext(ctx), &own
-	}
-	for attempt := 1; ; attempt++ {
-		a := newAnswer(w, p, r.wire(), c)
-		a.asks = asked{zip: acceptsGzip(req), yaml: yaml, reads: !writes(req.Method)}
-		a.body, a.socket = sent, s
-		a.proxied = proxied.From(req.Context())
-		a.seat = fairqueue.Of(req.Context())
-		if attempt < generateAttempts {
-			a.retry = sent
-		}
-		next.ServeHTTP(a.wrap(), req)
-		if a.retrying {
-			body, err := sent.again()
-			if err != nil {
-				return err
-			}
-			w.Header().Del("Content-Length")
-			req = authn.Again(req)
-			setBody(req, body)
-			continue
-		}
-		return a.finish()
-	}
-}
-
-// acceptsGzip reads the Accept-Encoding that the client sent.
-func acceptsGzip(req *http.Request) bool {
-	encodings, _ := req.Context().Value(encodingKey{}).(string)
-	for _, part := range strings.Split(encodings, ",") {
-		if name, _, _ := strings.Cut(strings.TrimSpace(part), ";"); name == "gzip" {
-			return true
-		}
-	}
-	return false
-}
-
-type encodingKey struct{}
 
 // wrap gives the answer the optional interfaces of what it wraps.
 func (a *answer) wrap() http.ResponseWriter { return responsewriter.WrapForHTTP1Or2(a) }
@@ -192,7 +137,7 @@ func (a *answer) WriteHeader(code int) {
 	if !a.proxied.Answered() {
 		a.projectWarnings()
 	}
-	a.body.warn(a.Header())
+	a.warn()
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
 	if a.media == inJSON && a.asks.yaml.of(code) {
@@ -221,13 +166,6 @@ func (a *answer) translatable() bool {
 		return true
 	}
 	return false
-}
-
-func (a *answer) send() {
-	if !a.sent {
-		a.sent = true
-		a.ResponseWriter.WriteHeader(a.code)
-	}
 }
 
 // startStream sends the header and begins to translate what is written.
@@ -291,7 +229,7 @@ func (a *answer) Write(b []byte) (int, error) {
 		if a.buffer.Len()+len(b) <= a.whole() {
 			return a.buffer.Write(b)
 		}
-		if !a.seat.Keep(len(b)) && a.asks.reads {
+		if !a.seat.Keep(len(b)) && a.asks.reads() {
 			a.err = tooMuchUnread()
 			return 0, a.err
 		}
@@ -343,108 +281,52 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.Hijack()
 }
 
-// finish sends the rest. An error after the header was sent cannot be reported any
-// more: the connection is cut, so that the client does not take a part for the whole.
-func (a *answer) finish() error {
-	if a.socket != nil {
-		return a.finishSocket()
-	}
-	if a.hijacked {
-		return nil
-	}
-	return a.finishHTTP()
-}
-
-// finishSocket is finish for a watch over a WebSocket, which is still an answer
-// over HTTP when there was nothing to watch.
-func (a *answer) finishSocket() error {
-	if !a.hijacked {
-		return a.finishHTTP()
-	}
-	if a.err == nil {
-		a.err = a.stream.Close()
-	}
-	a.socket.complete = a.err == nil
-	if isForeign(a.err) {
-		logrus.WithField("component", "tenancy").WithError(a.err).Error("A watch of a tenant was cut off")
-	}
-	return nil
-}
-
-// isForeign reports whether an answer failed on content that a tenant must not see.
-func isForeign(err error) bool {
-	return errors.Is(err, wire.ErrForeign) || errors.Is(err, wire.ErrMalformed)
-}
-
-func (a *answer) finishHTTP() error {
-	if a.code == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
-	if a.project && a.stream == nil && a.err == nil {
-		a.finishWhole()
-	}
-	if a.stream != nil && a.err == nil {
-		a.err = a.stream.Close()
-		if a.gzip != nil && a.err == nil {
-			a.err = a.gzip.Close()
-		}
-		if a.piecer != nil && a.err == nil {
-			a.err = a.piecer.Flush()
-		}
-	}
-	a.release()
-	switch {
-	case a.err == nil:
-		return nil
-	case !a.sent:
-		a.Header().Del("Content-Length")
-		a.Header().Del("Content-Encoding")
-		if status := apierrors.APIStatus(nil); errors.As(a.err, &status) {
-			return a.err
-		}
-		return refuseAnswer(a.err)
-	case isForeign(a.err):
-		logrus.WithField("component", "tenancy").WithError(a.err).Error("An answer to a tenant was cut off")
-		a.cut()
-		return nil
-	default:
-		return nil // the client is gone
-	}
-}
-
-// release returns the pooled writers. They keep no reference to the connection.
-func (a *answer) release() {
-	a.releaseBuffer()
-	if a.gzip != nil {
-		a.gzip.Reset(io.Discard)
-		gzips.Put(a.gzip)
-		a.gzip = nil
-	}
-	if a.piecer != nil {
-		a.piecer.Reset(io.Discard)
-		piecers.Put(a.piecer)
-		a.piecer = nil
-	}
-}
-
-// cut ends the connection, or the stream of it, before the end of the answer.
-func (a *answer) cut() {
-	past := time.Unix(1, 0)
-	if err := http.NewResponseController(a.ResponseWriter).SetWriteDeadline(past); err != nil {
-		logrus.WithField("component", "tenancy").WithError(err).Error("The connection could not be cut")
-	}
-}
-
-// refuseAnswer is the error in place of an answer that the tenant must not see.
-func refuseAnswer(err error) error {
-	logrus.WithField("component", "tenancy").WithError(err).Error("An answer to a tenant was refused")
-	return apierrors.NewInternalError(errors.New("the answer could not be shown in this space"))
-}
-
 // projectWarnings translates the texts of Warning headers.
 func (a *answer) projectWarnings() {
 	warnings := a.Header().Values("Warning")
 	for i, w := range warnings {
 		warnings[i] = a.projector.View.Text(w)
 	}
+}
+
+// warn adds the warning about the body to the header.
+func (a *answer) warn() {
+	b := a.body
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.warning == "" {
+		return
+	}
+	if warning, err := utilnet.NewWarningHeader(299, "-", b.warning); err == nil {
+		a.Header().Add("Warning", warning)
+	}
+}
+
+// whole is the size up to which the answer is projected as a whole.
+func (a *answer) whole() int {
+	if a.media == ofJSON || a.media == inYAML {
+		return longestYAML
+	}
+	return wholeUpTo
+}
+
+// noYAML has an answer be JSON of which there is no YAML, if the client takes that or has
+// changed something: it must not hear that it failed.
+func (a *answer) noYAML() error {
+	switch {
+	case a.media == inYAML, a.media == ofJSON && a.asks.yaml.only && a.asks.reads():
+		return tooLongForYAML()
+	case a.media == ofJSON:
+		a.media = inJSON
+	}
+	return nil
+}
+
+// tooMuchUnread is the answer to whoever does not read what was answered before.
+func tooMuchUnread() error {
+	return apierrors.NewTooManyRequests("long answers to earlier requests of this tenant have not been read yet: "+
+		"read them, or ask for less with a limit", retryAfter)
 }

@@ -60,7 +60,7 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 						body = body[n:]
 					}
 				})
-				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table},
+				if err := handOn(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table},
 					&r, nil); err != nil {
 					failure.Write(w, err)
 				}
@@ -101,7 +101,7 @@ func TestCompressedAnswersAreWhole(t *testing.T) {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequestWithContext(context.WithValue(t.Context(), encodingKey{}, "gzip"), http.MethodGet,
 			"/api/v1/configmaps", nil)
-		if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+		if err := handOn(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
 			t.Fatal(err)
 		}
 		z, err := gzip.NewReader(w.Body)
@@ -135,7 +135,7 @@ func TestAnswersDoNotShareBytes(t *testing.T) {
 				})
 				w := httptest.NewRecorder()
 				req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view(tenant), Table: e.table},
+				if err := handOn(w, req, next, &wire.Projector{View: e.view(tenant), Table: e.table},
 					&r, nil); err != nil {
 					t.Error(err)
 					return

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -51,8 +52,9 @@ type body struct {
 	warning string
 }
 
-// composeBody composes the body when it is read. If the API server would generate
-// the name of a cluster-scoped object, the edge does so instead, because the tenant
+// composeBody is the step that has the body composed when it is read. Comes in: a request with a
+// body in native names. Goes out: what will be the body, nil for none. If the API server would
+// generate the name of a cluster-scoped object, the edge does so instead, because the tenant
 // follows the random characters; if the name is taken, the answer tries another.
 //
 // The space of the request overrides the space that the body names, so that objects
@@ -63,7 +65,7 @@ func composeBody(req *http.Request, p *wire.Projector, r *resourceRequest) *body
 	}
 	own := *p
 	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"),
-		projector: &own, resource: r.wire()}
+		projector: &own, resource: r.wire}
 	own.Named = b.ignoreTenant
 	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced &&
 		!kinds.IsReview(r.group)
@@ -201,6 +203,32 @@ func readAll(r io.Reader) ([]byte, error) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
 	}
 	return body, nil
+}
+
+// received is the body of a request that has a seat, which others have while it is awaited.
+type received struct {
+	io.ReadCloser
+	seat *fairqueue.Seat
+}
+
+// Read implements io.Reader. What is read to its end is decoded then.
+func (r received) Read(b []byte) (int, error) {
+	r.seat.BeginWait()
+	n, err := r.ReadCloser.Read(b)
+	r.seat.EndWait()
+	if err != nil {
+		r.seat.Need()
+	}
+	return n, err
+}
+
+// writes reports whether a method changes objects.
+func writes(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return true
 }
 
 func setBody(req *http.Request, body []byte) {

@@ -38,7 +38,7 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 		failure.Write(w, apierrors.NewForbidden(r.groupResource(), "", nil))
 	})
 	w := httptest.NewRecorder()
-	if err := serveAnswer(w, req, refuse, p, &r, composeBody(req, p, &r)); err != nil ||
+	if err := handOn(w, req, refuse, p, &r, composeBody(req, p, &r)); err != nil ||
 		w.Code != http.StatusForbidden || sent.read {
 		t.Errorf("%d, %v, the body was read: %v", w.Code, err, sent.read)
 	}

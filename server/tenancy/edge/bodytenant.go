@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -27,7 +26,7 @@ const inCBOR = "application/cbor"
 // is. Bodies that are proxied to pods and nodes are not objects.
 func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) ||
-		req.Method == http.MethodDelete || r.streams() {
+		req.Method == http.MethodDelete || r.streams {
 		return req
 	}
 	// Protobuf has no such field, and the components of the cluster send protobuf.
@@ -37,7 +36,7 @@ func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
 	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"),
-		projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path, asked: r}
+		projector: e.Projector(space.System), resource: r.wire, shortPath: req.URL.Path, asked: r}
 	b.replaceBody(out)
 	return out
 }
@@ -86,21 +85,6 @@ func (b *body) ignoreTenant(field, value string) error {
 			named, b.projector.View.Tenant)
 	}
 	return nil
-}
-
-// warn adds the warning about the body to the header of an answer.
-func (b *body) warn(h http.Header) {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.warning == "" {
-		return
-	}
-	if warning, err := net.NewWarningHeader(299, "-", b.warning); err == nil {
-		h.Add("Warning", warning)
-	}
 }
 
 // tenantIn is the space that a body names, "" if it names none or cannot be decoded:

@@ -1,8 +1,11 @@
 package edge
 
 import (
+	"context"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
@@ -18,19 +21,64 @@ func (r *request) charged(gated map[string]bool) string {
 	return r.userTenant
 }
 
-// work is the kind of work that a request of a user is.
-func (r *request) work() fairqueue.Work {
-	switch {
-	case r.resource == nil:
-		return ledger.Documents
-	case r.verb == "get":
-		return ledger.Gets
-	case r.verb == "list":
-		return ledger.Lists
-	case r.verb == "watch":
-		return ledger.Watches
-	case r.long:
-		return ledger.Connections
+// identified is the step that has the tenant charged. Comes in: who it is that was admitted.
+// Goes out: a turn that is one of the charged tenant, for which the request may have to wait
+// once more. Who has no credential stays one of their address, so that nobody gets past the
+// queue by saying nothing.
+func (a *admission) identified(ctx context.Context, u user.Info, charged string) (err error) {
+	defer func() {
+		if err == nil {
+			a.count()
+		}
+	}()
+	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
+		return nil
 	}
-	return ledger.Writes
+	flow := tenantFlow(charged)
+	if flow == a.flow {
+		return nil
+	}
+	own := tenantFlow(space.TenantOf(u))
+	a.flow, a.others = flow, flow != own
+	if a.others {
+		a.work = ledger.Controllers
+	}
+	if a.known && !a.said {
+		a.q.flows.Add(a.by, own)
+	}
+	switch {
+	case flow == "":
+		a.leave()
+	case a.seat == nil:
+		return a.acquire(ctx)
+	default:
+		a.seat.Move(flow)
+		a.seat.Does(a.work)
+	}
+	return nil
+}
+
+// tenantFlow is where the requests of a tenant wait.
+func tenantFlow(tenant string) string {
+	if space.IsSystem(tenant) {
+		return "" // does not wait
+	}
+	return ledger.FlowOf(tenant)
+}
+
+// count counts the request once, when it is known whose it is, or never will be.
+func (a *admission) count() {
+	if a.seat != nil && !a.counted {
+		a.counted = true
+		a.q.use.Began(a.flow, a.work)
+	}
+}
+
+// leave gives the seat back, unless what was begun behind goes on.
+func (a *admission) leave() {
+	if a.seat != nil {
+		a.count()
+		a.seat.Release()
+		a.seat = nil
+	}
 }

@@ -29,7 +29,7 @@ func (e *Edge) withGroups(next http.Handler, asked *resourceRequest) http.Handle
 	p := e.Projector(space.All)
 	p.Composite, p.Groups = true, partitionapi.GroupsAnnotation
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := serveAnswer(w, withoutEncoding(req), next, p, asked, nil); err != nil {
+		if err := handOn(w, withoutEncoding(req), next, p, asked, nil); err != nil {
 			failure.Write(w, err)
 		}
 	})

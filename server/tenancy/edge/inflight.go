@@ -26,8 +26,9 @@ type inFlightRequest struct {
 
 func newInFlight() *inFlight { return &inFlight{of: map[string]map[*inFlightRequest]struct{}{}} }
 
-// track ends a request when the tenant of its user is deleted. release must be
-// called after the request was served.
+// track is the step that has a request end when the tenant of its user is deleted. Comes in: a
+// request of a tenant's user. Goes out: one whose context ends then; release must be called
+// after it was served.
 func (e *Edge) track(req *http.Request, r *request) (_ *http.Request, release func(), _ error) {
 	tenant := r.userTenant
 	uid, err := authn.Life(req.Context())

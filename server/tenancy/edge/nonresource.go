@@ -129,7 +129,7 @@ func (e *discoveryServer) serveNonResource(
 		return e.serveSystemOpenAPI(w, req, next, *asked.document)
 	}
 	if asked.document == nil || tenant == space.System {
-		return serveAnswer(w, req, next, p, &resourceRequest{subresource: "log"}, nil)
+		return handOn(w, req, next, p, &resourceRequest{subresource: "log", streams: true}, nil)
 	}
 	d := *asked.document
 	relay := func(c *capture) error {

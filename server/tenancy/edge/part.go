@@ -14,8 +14,10 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// part takes the headers by which a user of the system asks for the part of a service
-// group, or for its stream. Of tenants they mean nothing: what they see is complete.
+// part is the step that takes the headers by which a user of the system asks for the part of a
+// service group, or for its stream. Comes in: a request for this partition. Goes out: one without
+// the headers, which says in its context what they asked for. Of tenants they mean nothing: what
+// they see is complete.
 func (e *Edge) part(
 	w http.ResponseWriter, req *http.Request, r *request,
 ) (http.ResponseWriter, *http.Request, error) {

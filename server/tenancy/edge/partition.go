@@ -69,24 +69,6 @@ type others struct {
 	tenants    Tenants
 }
 
-// fromPartition takes off a request what other partitions said of it, and the partition
-// that its path names: /partitions/NAME/...
-func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *Mark, named string) {
-	if o.partitions == nil {
-		return req, nil, ""
-	}
-	mark = o.partitions.Received(req)
-	rest, ok := strings.CutPrefix(req.URL.Path, partitionapi.PathPrefix)
-	if !ok || mark != nil {
-		return req, mark, ""
-	}
-	named, tail, _ := strings.Cut(rest, "/")
-	if named == "" {
-		return req, nil, ""
-	}
-	return withPath(req, "/"+tail), nil, named
-}
-
 // passOn sends a request on whose user this server cannot know: the token of a service
 // account is good in its partition only. What the token says decides the way and nothing
 // else. It reports whether it did.
@@ -137,8 +119,8 @@ func tenantOfToken(authorization string) (tenant string, ok bool) {
 	return tenant, tenant != ""
 }
 
-// elsewhere sends an identified request on that is for another partition. It reports
-// whether it did.
+// elsewhere is the step that sends a request on which is for another partition. Comes in: whose
+// the request is and what it asks for. Goes out: whether it went, or why it can go nowhere.
 func (o *others) elsewhere(w http.ResponseWriter, req *http.Request, r *request, entry *admission) (bool, error) {
 	p := o.partitions
 	switch {

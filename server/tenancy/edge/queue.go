@@ -10,12 +10,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/lru"
 
-	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
@@ -76,13 +74,6 @@ func credentialOf(req *http.Request, sentOn bool) (c credential, ok bool) {
 	return c, ok
 }
 
-func tenantFlow(tenant string) string {
-	if space.IsSystem(tenant) {
-		return "" // does not wait
-	}
-	return ledger.FlowOf(tenant)
-}
-
 func addressFlow(req *http.Request) string {
 	host, _, err := net.SplitHostPort(req.RemoteAddr)
 	if err != nil {
@@ -120,7 +111,25 @@ type admission struct {
 	counted bool
 }
 
-// enter waits for the seat of a request. A queue that is nil has no one wait.
+// work is the kind of work that a request of a user is.
+func (r *request) work() fairqueue.Work {
+	switch {
+	case r.resource == nil:
+		return ledger.Documents
+	case r.verb == "get":
+		return ledger.Gets
+	case r.verb == "list":
+		return ledger.Lists
+	case r.verb == "watch":
+		return ledger.Watches
+	case r.long:
+		return ledger.Connections
+	}
+	return ledger.Writes
+}
+
+// enter is the step that waits for the seat of a request. Comes in: a request of somebody. Goes
+// out: its turn, which has to be given back. A queue that is nil has no one wait.
 func (q *queue) enter(req *http.Request, mark *Mark, work fairqueue.Work) (*admission, error) {
 	a := q.from(req, mark, work)
 	return a, a.acquire(req.Context())
@@ -182,56 +191,4 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 		return apierrors.NewTooManyRequests("too many requests are waiting already: try again later", retryAfter)
 	}
 	return apierrors.NewTooManyRequests("the request waited too long: try again later", retryAfter)
-}
-
-// identified says who it is that was admitted, and which tenant is charged. Who has no
-// credential stays one of their address, so that nobody gets past the queue by saying nothing.
-func (a *admission) identified(ctx context.Context, u user.Info, charged string) (err error) {
-	defer func() {
-		if err == nil {
-			a.count()
-		}
-	}()
-	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
-		return nil
-	}
-	flow := tenantFlow(charged)
-	if flow == a.flow {
-		return nil
-	}
-	own := tenantFlow(space.TenantOf(u))
-	a.flow, a.others = flow, flow != own
-	if a.others {
-		a.work = ledger.Controllers
-	}
-	if a.known && !a.said {
-		a.q.flows.Add(a.by, own)
-	}
-	switch {
-	case flow == "":
-		a.leave()
-	case a.seat == nil:
-		return a.acquire(ctx)
-	default:
-		a.seat.Move(flow)
-		a.seat.Does(a.work)
-	}
-	return nil
-}
-
-// count counts the request once, when it is known whose it is, or never will be.
-func (a *admission) count() {
-	if a.seat != nil && !a.counted {
-		a.counted = true
-		a.q.use.Began(a.flow, a.work)
-	}
-}
-
-// leave gives the seat back, unless what was begun behind goes on.
-func (a *admission) leave() {
-	if a.seat != nil {
-		a.count()
-		a.seat.Release()
-		a.seat = nil
-	}
 }

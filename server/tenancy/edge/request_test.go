@@ -96,17 +96,18 @@ func TestRefusedIsRecordedAsServed(t *testing.T) {
 // and nowhere else.
 func TestRequestsAreResolvedOnce(t *testing.T) {
 	want := map[string][]string{
-		"read":               {"edge.go"},
-		"identify":           {"edge.go"},
+		"receive":            {"edge.go"},
+		"read":               {"request.go"},
+		"identify":           {"resolve.go"},
 		"splitAddress":       {"bodytenant.go", "request.go"}, // the former reads the selfLink of a body
-		"parse":              {"path.go", "request.go"},       // the former is parsePath
+		"parse":              {"request.go", "request.go"},    // the former is parsePath
 		"parsePath":          {"openapi.go"},                  // paths of a document
 		"documentOf":         {"request.go"},
 		"describe":           {"request.go"},
-		"resolve":            {"request.go"},
-		"find":               {"request.go"},
-		"ImpersonatedTenant": {"request.go"},
-		"TenantOf":           {"queue.go", "request.go"}, // the former is the flow
+		"resolve":            {"resolve.go"},
+		"find":               {"kind.go"},
+		"ImpersonatedTenant": {"resolve.go"},
+		"TenantOf":           {"charge.go", "resolve.go"}, // the former is the flow
 	}
 	got := map[string][]string{}
 	entries, err := os.ReadDir(".")

@@ -1,74 +1,36 @@
 package edge
 
 import (
-	"strings"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
-// address is a request path without its tenant.
-type address struct {
-	// tenant is the space named in the path, "" on a short path.
-	tenant string
-	// path is the short path.
-	path string
+// authenticate is the step that says whose the request is. Comes in: what it says. Goes out:
+// its user, their tenant, and the space that it is addressed to; ok is false if it is nobody's.
+func (e *Edge) authenticate(req *http.Request, r *request) (_ *http.Request, ok bool) {
+	req, answer, ok, err := authn.Early(e.auth, req)
+	if err != nil || !ok {
+		return req, false
+	}
+	r.identify(answer.User, req.Header)
+	return req, true
 }
 
-// splitAddress takes the tenant out of a path: /tenants/<t>/api/v1/... and
-// /api/v1/tenants/<t>/... and /apis/<group>/<version>/tenants/<t>/...
-//
-// What names the Tenant object itself (/api/v1/tenants/<t>, .../status) is a
-// short path; so is a custom resource that happens to be called tenants.
-func splitAddress(path string) address {
-	if rest, ok := strings.CutPrefix(path, "/tenants/"); ok {
-		tenant, tail, _ := strings.Cut(rest, "/")
-		if tenant != "" {
-			return address{tenant: tenant, path: "/" + tail}
-		}
-		return address{path: path}
-	}
-	segments := 2 // api, version
-	if strings.HasPrefix(path, "/apis/") {
-		segments = 3 // apis, group, version
-	} else if !strings.HasPrefix(path, "/api/") {
-		return address{path: path}
-	}
-	head, tail := cutSegments(path, segments)
-	if rest, ok := strings.CutPrefix(tail, "/watch/tenants/"); ok {
-		if a := splitTenant(head+"/watch", rest); a.tenant != "" {
-			return a
+// identify resolves the space by the user.
+func (r *request) identify(u user.Info, header http.Header) {
+	r.user, r.userTenant = u, space.TenantOf(u)
+	r.ofTenant = r.userTenant
+	if space.IsSystem(r.userTenant) {
+		// Whether the user may impersonate is for the authorizer to say.
+		if t := authn.ImpersonatedTenant(header); t != "" {
+			r.ofTenant = t
 		}
 	}
-	if rest, ok := strings.CutPrefix(tail, "/tenants/"); ok {
-		if a := splitTenant(head, rest); a.tenant != "" {
-			return a
-		}
-	}
-	return address{path: path}
-}
-
-// splitTenant reads <t>/<more> after "tenants/".
-func splitTenant(head, rest string) address {
-	tenant, more, _ := strings.Cut(rest, "/")
-	// The slash at the end is kept: proxied servers may care for it.
-	switch strings.TrimSuffix(more, "/") {
-	case "", "status", "scale":
-		return address{}
-	}
-	return address{tenant: tenant, path: head + "/" + more}
-}
-
-// cutSegments splits a path after n segments.
-func cutSegments(path string, n int) (head, tail string) {
-	i := 0
-	for ; n > 0; n-- {
-		next := strings.IndexByte(path[i+1:], '/')
-		if next < 0 {
-			return path, ""
-		}
-		i += 1 + next
-	}
-	return path[:i], path[i:]
+	r.space = resolve(r.inPath, r.ofTenant, "")
 }
 
 // resolve is the pseudo-code of the seed: which space a request addresses.

@@ -21,9 +21,10 @@ const (
 	mostValues       = 2000
 )
 
-// boundQuery refuses what is too long to be read.
+// boundQuery is the step that refuses what is too long to be read. Comes in: what the request
+// says. Goes out: nothing, or why it is refused.
 func (r *request) boundQuery(req *http.Request) error {
-	if r.resource == nil || !r.resource.selects() || len(req.URL.RawQuery) <= longestQuery {
+	if r.resource == nil || !r.resource.selects || len(req.URL.RawQuery) <= longestQuery {
 		return nil
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -33,10 +34,11 @@ func (r *request) boundQuery(req *http.Request) error {
 	}}
 }
 
-// boundSelectors refuses selectors that are too much work. What cannot be read is left
-// to upstream, which refuses it.
+// boundSelectors is the step that refuses selectors that are too much work. Comes in: a request
+// of a tenant's user. Goes out: nothing, or why it is refused. What cannot be read is left to
+// upstream, which refuses it.
 func (r *request) boundSelectors(req *http.Request) error {
-	if r.resource == nil || req.URL.RawQuery == "" || !r.resource.selects() {
+	if r.resource == nil || req.URL.RawQuery == "" || !r.resource.selects {
 		return nil
 	}
 	query := req.URL.Query()

@@ -194,7 +194,7 @@ func TestSocketEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		defer context.AfterFunc(served, cancel)()
-		if err := serveAnswer(w, req.WithContext(ctx), next, &wire.Projector{View: e.view("a"), Table: e.table},
+		if err := handOn(w, req.WithContext(ctx), next, &wire.Projector{View: e.view("a"), Table: e.table},
 			&r, nil); err != nil {
 			failure.Write(w, err)
 		}

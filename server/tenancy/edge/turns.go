@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"io"
 	"net/http"
 
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -9,7 +8,8 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
-// seated gives a request its seat, which others may have while it waits for its client:
+// seated is the step that gives a request its seat. Comes in: a request and its turn. Goes out:
+// the request with the seat in its context, which others may have while it waits for its client:
 // for the body, or for what is written to be read.
 func (a *admission) seated(w http.ResponseWriter, req *http.Request) (http.ResponseWriter, *http.Request) {
 	if a.seat == nil {
@@ -26,23 +26,6 @@ func (a *admission) seated(w http.ResponseWriter, req *http.Request) (http.Respo
 func (a *admission) sentOn() {
 	a.seat.Endless()
 	a.seat.Yield()
-}
-
-// received is the body of a request.
-type received struct {
-	io.ReadCloser
-	seat *fairqueue.Seat
-}
-
-// Read implements io.Reader. What is read to its end is decoded then.
-func (r received) Read(b []byte) (int, error) {
-	r.seat.BeginWait()
-	n, err := r.ReadCloser.Read(b)
-	r.seat.EndWait()
-	if err != nil {
-		r.seat.Need()
-	}
-	return n, err
 }
 
 // sending is the answer to a request.

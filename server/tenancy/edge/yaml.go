@@ -23,14 +23,6 @@ const longestYAML = 1 << 20
 // ofJSON is the media type of an answer that comes in JSON and is to be YAML.
 const ofJSON = inYAML + " of JSON"
 
-// wish is what a client says of YAML.
-type wish struct {
-	// yaml says that it likes YAML better than JSON, and errors that this is so for errors, too.
-	yaml, errors bool
-	// only says that it takes no JSON.
-	only bool
-}
-
 // inJSONInstead has the API server answer in JSON where a client asks for YAML, which the
 // edge makes of it then, once it is what the tenant sees.
 func inJSONInstead(req *http.Request) (*http.Request, wish) {
@@ -73,9 +65,6 @@ func inJSONInstead(req *http.Request) (*http.Request, wish) {
 	})
 	return req, wish{yaml: true, errors: errors, only: asJSON < 0}
 }
-
-// of reports whether an answer with a code is to be YAML.
-func (w wish) of(code int) bool { return w.yaml && (w.errors || code < http.StatusBadRequest) }
 
 // tooLongForYAML is the answer to whoever asks for more than there is YAML of.
 func tooLongForYAML() error {

@@ -47,7 +47,7 @@ func TestYAMLIsMadeOfJSON(t *testing.T) {
 				`"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"1"}}`)
 		})
 		w := httptest.NewRecorder()
-		if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+		if err := handOn(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
 			t.Fatal(err)
 		}
 		var got struct {
@@ -77,7 +77,7 @@ func TestErrorsInYAML(t *testing.T) {
 			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","code":404}`) //nolint:errcheck // a recorder
 		})
 		w := httptest.NewRecorder()
-		err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+		err := handOn(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
 		if got := w.Header().Get("Content-Type"); err != nil || got != want {
 			t.Errorf("%s: %s, %v", accept, got, err)
 		}
@@ -125,7 +125,7 @@ func TestLongYAMLIsRefused(t *testing.T) {
 		req := httptest.NewRequestWithContext(t.Context(), c.method, "/api/v1/configmaps", nil)
 		req.Header.Set("Accept", c.accept)
 		w := httptest.NewRecorder()
-		err := serveAnswer(w, req, c.next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+		err := handOn(w, req, c.next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
 		if c.want == "" {
 			if !apierrors.IsNotAcceptable(err) || !strings.Contains(err.Error(), "ask for application/json") {
 				t.Errorf("%s: %v", name, err)
@@ -173,7 +173,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		ctx := context.WithValue(fairqueue.With(t.Context(), seat), encodingKey{}, encoding)
 		req := httptest.NewRequestWithContext(ctx, method, "/api/v1/configmaps", nil)
 		req.Header.Set("Accept", accept)
-		return serveAnswer(w, req, long(bytes), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
+		return handOn(w, req, long(bytes), &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil)
 	}
 	client := &stuck{ResponseRecorder: *httptest.NewRecorder(), writes: make(chan struct{}),
 		letGo: make(chan struct{})}
