@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -19,15 +20,19 @@ func TestFirstListOfAVersion(t *testing.T) {
 	p := start(t, nil)
 	for _, s := range []*space{p.bareTenant(t, "a"), p.as(t, "system", p.Admin)} {
 		gvr := s.define(t, definition("first."+s.name+".example.com"))
-		made, err := s.definitions(t).Get(t.Context(), "foos."+gvr.Group, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, version := range []string{"v2", "v3", "v4"} {
-			made.Spec.Versions = append(made.Spec.Versions, *made.Spec.Versions[0].DeepCopy())
-			added := &made.Spec.Versions[len(made.Spec.Versions)-1]
-			added.Name, added.Storage = version, false
-			if made, err = s.definitions(t).Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			// Controllers write to the CRD, too.
+			if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+				crd, err := s.definitions(t).Get(t.Context(), "foos."+gvr.Group, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				added := *crd.Spec.Versions[0].DeepCopy()
+				added.Name, added.Storage = version, false
+				crd.Spec.Versions = append(crd.Spec.Versions, added)
+				_, err = s.definitions(t).Update(t.Context(), crd, metav1.UpdateOptions{})
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			path := "/apis/" + gvr.Group + "/" + version + "/foos"
