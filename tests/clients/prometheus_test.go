@@ -55,7 +55,7 @@ func prometheusProgram(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("A4S_PROMETHEUS")
 	if dir == "" {
-		dir = filepath.Join("..", "..", "bin", "prometheus", "usr", "bin")
+		dir = filepath.Join("..", "..", "bin", "prometheus")
 	}
 	path, err := filepath.Abs(filepath.Join(dir, name))
 	if err == nil {
@@ -200,7 +200,8 @@ func credentials(t *testing.T, admin *kubernetes.Clientset, dir string) {
 		}
 		return err
 	})
-	writeFiles(t, dir, map[string]string{"token": string(secret.Data["token"]), "ca.crt": string(secret.Data["ca.crt"])})
+	writeFiles(t, dir, map[string]string{"token": string(secret.Data["token"]),
+		"ca.crt": string(secret.Data["ca.crt"])})
 	as, err := kubernetes.NewForConfig(&rest.Config{Host: "https://" + addressHere + ":6443",
 		BearerToken:     string(secret.Data["token"]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: secret.Data["ca.crt"], ServerName: "kubernetes"}})
@@ -432,7 +433,8 @@ func questions(t *testing.T, file string) (found []string) {
 			if _, err := os.Stat(filepath.Join("../..", page)); err != nil || page == "" {
 				t.Errorf("%s: no such page: %s", r.Alert, r.Annotations["runbook_url"])
 			}
-			if r.Annotations["summary"] == "" || !slices.Contains([]string{"warning", "critical"}, r.Labels["severity"]) {
+			severities := []string{"warning", "critical"}
+			if r.Annotations["summary"] == "" || !slices.Contains(severities, r.Labels["severity"]) {
 				t.Errorf("%s has no summary or no severity", r.Alert)
 			}
 		}
