@@ -99,15 +99,17 @@ func (l *Limits) show(ctx context.Context) {
 		if !ok {
 			continue // none of its users has asked for anything
 		}
+		named := false
+		labels.with(known.(*usage), func(label string) { named = label != other })
+		if !named {
+			continue // the sum of all others says nothing about anybody
+		}
 		used, bounds := l.accounting.used(tenant), unbounded()
 		t, err := l.tenants.Get(ctx, tenant)
 		if err == nil && t != nil {
 			bounds = l.bounds(t)
 		}
 		labels.with(known.(*usage), func(label string) {
-			if label == other {
-				return // the sum of all others says nothing about anybody
-			}
 			for _, d := range shown() {
 				q := d.quantity(used[d])
 				use.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
