@@ -120,9 +120,17 @@ test-upgrade: build bin/upgrade-from/$(UPGRADE_FROM) ## slow: Upgrade clusters o
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_LAST_RELEASE=$(CURDIR)/bin/upgrade-from/$(UPGRADE_FROM) \
 		go test -v -count=1 -timeout 40m -run 'TestUpgrade' ./tests/e2e
 
+# The programs of Debian's package, which is not installed: as a service it would listen here.
+bin/prometheus:
+	rm -rf $@.new && mkdir -p $@.new
+	cd $@.new && { apt-get -q -o APT::Sandbox::User=root download prometheus || \
+		{ $(SUDO) apt-get -q update && apt-get -q -o APT::Sandbox::User=root download prometheus; }; }
+	dpkg-deb --fsys-tarfile $@.new/prometheus_*.deb | tar -x -C $@.new --strip-components=3 ./usr/bin
+	rm $@.new/prometheus_*.deb && mv $@.new $@
+
 # A module of its own: what the clients depend on is not to be a4s' as well.
 .PHONY: test-clients
-test-clients: test-deps build ## Run kubectl, Helm, cert-manager, the Python client and a manager of controller-runtime in tenants (as root)
+test-clients: test-deps build bin/prometheus ## Run kubectl, Helm, cert-manager, the Python client, Prometheus and a manager of controller-runtime in tenants (as root)
 	cd tests/clients && A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m .
 
 .PHONY: test-vm

@@ -53,15 +53,14 @@ func NewApp(m Modes) *App {
 		Usage: "multi-tenant, scale-out Kubernetes in one binary",
 	},
 		slices.Concat(
-			in("Running a4s", serverCommand(m), agentCommand(m), vmRuntimeCommand(m), checkConfigCommand(),
-				killallCommand(m)),
-			in("Cluster", statusCommand(), topCommand(), doctorCommand(), tokenCommand(),
-				certificateCommand(m),
-				etcdSnapshotCommand(m), secretsEncryptCommand(), etcdMemberCommand(), nodeCommand(),
-				partitionCommand(), groupsCommand()),
-			in("Tenants", tenantCommand()),
-			in("This node", runtimeCommand(), bootstrapCommand()),
-			in("Tools", kubectlCommand(m), ctrCommand(m), completionCommand(), versionCommand(), helpCommand()),
+			in("Run a4s on this machine", serverCommand(m), agentCommand(m), checkConfigCommand(), killallCommand(m)),
+			in("Look at the cluster", statusCommand(), doctorCommand(), topCommand()),
+			in("Work with the API", kubectlCommand(m), tenantCommand()),
+			in("Nodes, groups and partitions", tokenCommand(), nodeCommand(), groupsCommand(), partitionCommand()),
+			in("Data and keys", etcdSnapshotCommand(m), etcdMemberCommand(), secretsEncryptCommand(),
+				certificateCommand(m)),
+			in("The node of this machine", runtimeCommand(), bootstrapCommand(), ctrCommand(m), vmRuntimeCommand(m)),
+			in("About a4s", completionCommand(), versionCommand(), helpCommand()),
 		)...)
 	root.Flags = append(root.Flags, toggle("version", "v", "print the versions of a4s and of what it is made of"))
 	app := &cli.App{
@@ -80,7 +79,7 @@ func NewApp(m Modes) *App {
 	return &App{root: root, cli: app, Stdout: os.Stdout, Stderr: os.Stderr}
 }
 
-// in puts commands into a category of the help.
+// in puts commands into a category of the help, in this order.
 func in(category string, commands ...*cli.Command) []*cli.Command {
 	for _, c := range commands {
 		c.Category = category

@@ -175,7 +175,7 @@ func completeLeaf(arguments cli.BashCompleteFunc) cli.BashCompleteFunc {
 // flagsOf are the flags of a command that can still be given.
 func (q *question) flagsOf(c *cli.Command) []offer {
 	var out []offer
-	for _, f := range c.Flags {
+	for _, f := range c.VisibleFlags() {
 		_, repeats := f.(*cli.StringSliceFlag)
 		doc, ok := f.(cli.DocGenerationFlag)
 		if !ok || !repeats && slices.Contains(q.flags, f.Names()[0]) {
@@ -198,6 +198,7 @@ func choices() map[string][]string {
 		"status output":            {"table", "wide", "json"},
 		"tenant list output":       {"table", "wide", "json", "yaml", "name"},
 		"tenant kubeconfig output": nil, // a file
+		"tenant create output":     nil,
 		"tenant create role":       {"cluster-admin", "admin", "edit", "view", noRole},
 	}
 	for _, s := range config.ServerSettings(&config.Server{}) {

@@ -32,7 +32,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"server", "--flannel-backend", ""}, "vxlan host-gw none"},
 		{[]string{"server", "--debug", "-c", "x"}, ":"},
 		{[]string{"completion", ""}, "bash zsh fish"},
-		{[]string{"tenant", "delete", "--adm"}, "--admin-kubeconfig"},
+		{[]string{"tenant", "delete", "--kub"}, "--kubeconfig"},
 		{[]string{"tenant", "list", "--output", ""}, "table wide json yaml name"},
 		{[]string{"tenant", "kubeconfig", "b", "--output", "x"}, ":"},
 		{[]string{"status", "--output", ""}, "table wide json"},

@@ -70,7 +70,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				"If the copy fails the file is kept and the exit code is 1.",
 			Action: action(func(c *call) error { return saveSnapshot(c, m) }),
 		},
-			append(snapshotFlags(),
+			append(snapshotFlags("copy the snapshot to S3-compatible storage as well"),
 				text("name", "", onDemand, "beginning of the `NAME`; node and time follow"),
 				toggle(snapshotCompressFlag, "snapshot-compress", "compress the snapshot"))...),
 		leaf(&cli.Command{
@@ -80,7 +80,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			Aliases:   []string{"ls"},
 			Action:    action(listSnapshots),
 		},
-			append(snapshotFlags(),
+			append(snapshotFlags("list what is in S3-compatible storage, too"),
 				outputFlag())...),
 		leaf(&cli.Command{
 			Name:      "delete",
@@ -89,7 +89,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			Before:    takes(1, -1, `the names of snapshots, as "a4s etcd-snapshot list" prints them`),
 			Action:    action(deleteSnapshots),
 		},
-			snapshotFlags()...),
+			snapshotFlags("delete them from S3-compatible storage, too")...),
 		leaf(&cli.Command{
 			Name:      "prune",
 			ArgsUsage: "[FLAGS]",
@@ -98,7 +98,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				"and keeps the newest ones in each place.",
 			Action: action(pruneSnapshots),
 		},
-			append(snapshotFlags(),
+			append(snapshotFlags("delete from S3-compatible storage, too"),
 				text("name", "", onDemand, "beginning of the `NAME`"),
 				count(snapshotRetentionFlag, "snapshot-retention", 0, "`NUMBER` of snapshots to keep",
 					"that of the server"),
@@ -115,15 +115,16 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				`by its path or by its s3:// URL`),
 			Action: action(func(c *call) error { return restoreSnapshot(c, m) }),
 		},
-			append(snapshotFlags(),
+			append(snapshotFlags("download the snapshot from S3-compatible storage"),
 				toggle("other-cluster", "", "allow a snapshot of another cluster than the one that is here"))...),
 	)
 }
 
-func snapshotFlags() []cli.Flag {
+// snapshotFlags say where snapshots are. what is what the command does with S3 storage.
+func snapshotFlags(what string) []cli.Flag {
 	flags := append(localFlags(),
 		text(snapshotDirFlag, "dir", "", "directory of snapshots at `PATH`", "that of the server"))
-	return append(flags, s3Flags()...)
+	return append(flags, s3Flags(what)...)
 }
 
 // snapshotName reads --name.

@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	s3Flag          = "etcd-s3"
 	s3RetentionFlag = "etcd-s3-retention"
 	s3Scheme        = "s3://"
 	// s3Category groups the flags of S3 storage in the help.
@@ -23,8 +24,8 @@ const (
 )
 
 // s3Flags are the flags of S3 storage but for that of retention, with the
-// aliases that k3s has.
-func s3Flags() []cli.Flag {
+// aliases that k3s has. what is what the command does with the storage.
+func s3Flags(what string) []cli.Flag {
 	var out []cli.Flag
 	for _, s := range config.S3Settings() {
 		if s.Name == s3RetentionFlag {
@@ -32,8 +33,12 @@ func s3Flags() []cli.Flag {
 		}
 		alias := strings.TrimPrefix(s.Name, "etcd-")
 		if s.Kind() == config.Bool {
+			usage := s.Usage
+			if s.Name == s3Flag {
+				usage = what
+			}
 			out = append(out,
-				&cli.BoolFlag{Name: s.Name, Aliases: []string{alias}, Usage: s.Usage, Category: s3Category})
+				&cli.BoolFlag{Name: s.Name, Aliases: []string{alias}, Usage: usage, Category: s3Category})
 			continue
 		}
 		out = append(out, placeholderFlag{&cli.StringFlag{Name: s.Name, Aliases: []string{alias}, Usage: s.Usage,
@@ -45,7 +50,7 @@ func s3Flags() []cli.Flag {
 // s3Names are the names of s3Flags.
 func s3Names() []string {
 	var out []string
-	for _, f := range s3Flags() {
+	for _, f := range s3Flags("") {
 		out = append(out, f.Names()[0])
 	}
 	return out

@@ -25,8 +25,7 @@ func groupsCommand() *cli.Command {
 				"to watches. A change of ranges is complete when every server has applied its revision.",
 			Action: action(listGroups),
 		},
-			outputFlag(), adminKubeconfigFlag(),
-		),
+			asAdmin(outputFlag())...),
 		leaf(&cli.Command{
 			Name:      "suggest",
 			ArgsUsage: "[FLAGS]",
@@ -35,16 +34,14 @@ func groupsCommand() *cli.Command {
 				"watches; the last two are averages of about ten minutes, published every minute.",
 			Action: action(suggestGroups),
 		},
-			adminKubeconfigFlag(),
-		),
+			asAdmin()...),
 		leaf(&cli.Command{
 			Name:      "apply",
 			ArgsUsage: "[FLAGS]",
 			Usage:     "move the tenants that suggest names",
 			Action:    action(applyGroups),
 		},
-			adminKubeconfigFlag(),
-		),
+			asAdmin()...),
 		leaf(&cli.Command{
 			Name:      "drain",
 			ArgsUsage: "GROUP [FLAGS]",
@@ -55,9 +52,7 @@ func groupsCommand() *cli.Command {
 			Before: takes(1, 1, "the ID of one service group"),
 			Action: action(drainGroup),
 		},
-			toggle("undo", "", "give a drained group back what it had"),
-			adminKubeconfigFlag(),
-		),
+			asAdmin(toggle("undo", "", "give a drained group back what it had"))...),
 	)
 }
 

@@ -14,17 +14,22 @@ import (
 // groupUsage is how a command that has subcommands is used.
 const groupUsage = "COMMAND [FLAGS]"
 
+// documentation is where the pages of docs are to be read.
+const documentation = "https://github.com/a4s-io/a4s/tree/main/docs"
+
 // Templates of help. The flags of a command that config reads come after helpHead, in the
 // form of config; the others have helpTemplate.
 const (
 	helpHead = "{{.HelpName}}: {{.Usage}}\n\nUsage: {{.HelpName}} {{.ArgsUsage}}\n" +
-		"{{with .Description}}\n{{.}}\n{{end}}"
+		"{{with .Description}}\n{{.}}\n{{end}}" +
+		"\nExamples:\n{{range examples .}}  # {{.Why}}\n  {{.Line}}\n{{end}}"
 
 	helpCommands = "{{range commands .}}\n{{.Name}}:\n{{range .Members}}  {{.Name}}\t{{.Usage}}\n{{end}}{{end}}"
 
 	helpFlags = "{{range flags .}}\n{{.Name}}:\n{{range .Members}}{{entry .}}{{end}}{{end}}"
 
-	helpFoot = "{{if .VisibleCommands}}\n\"{{.HelpName}} COMMAND --help\" says more about a command.\n{{end}}"
+	helpFoot = "{{if .VisibleCommands}}\n\"{{.HelpName}} COMMAND --help\" says more about a command.\n{{end}}" +
+		"\nDocumentation: " + documentation + "\n"
 
 	helpTemplate = helpHead + helpCommands + helpFlags + helpFoot
 )
@@ -32,7 +37,8 @@ const (
 // printHelp prints the help of a command by its template.
 func printHelp(w io.Writer, c *cli.Command) {
 	cli.HelpPrinterCustom(w, c.CustomHelpTemplate, c,
-		map[string]any{"commands": commandCategories, "flags": flagCategories, "entry": flagEntry})
+		map[string]any{"commands": commandCategories, "flags": flagCategories, "entry": flagEntry,
+			"examples": examplesOf})
 }
 
 // category has commands or flags under one heading.
@@ -56,13 +62,10 @@ func byCategory[T any](list []T, heading func(T) string) []category[T] {
 	return out
 }
 
-// commandCategories are those of the commands below one, which are sorted in each.
+// commandCategories are those of the commands below one, in the order in which they are
+// declared: what is needed first comes first.
 func commandCategories(of *cli.Command) []category[*cli.Command] {
-	out := byCategory(of.VisibleCommands(), func(c *cli.Command) string { return cmp.Or(c.Category, "Commands") })
-	for _, one := range out {
-		slices.SortFunc(one.Members, func(a, b *cli.Command) int { return cmp.Compare(a.Name, b.Name) })
-	}
-	return out
+	return byCategory(of.VisibleCommands(), func(c *cli.Command) string { return cmp.Or(c.Category, "Commands") })
 }
 
 // flagCategories are those of the flags of a command.

@@ -27,7 +27,7 @@ func unknownCommand(parent *cli.Command, name string) error {
 // unknownFlag says which flag was probably meant.
 func unknownFlag(c *cli.Command, name string) error {
 	var names []string
-	for _, f := range c.Flags {
+	for _, f := range c.VisibleFlags() {
 		names = append(names, f.Names()...)
 	}
 	return config.UnknownFlag(c.HelpName, names, name, config.Dashed(name))

@@ -24,8 +24,7 @@ func partitionCommand() *cli.Command {
 			Usage:     "list the partitions with their roles, tenants, ranges and servers",
 			Action:    action(listPartitions),
 		},
-			outputFlag(), adminKubeconfigFlag(),
-		),
+			asAdmin(outputFlag())...),
 		leaf(&cli.Command{
 			Name:      "remove",
 			ArgsUsage: "NAME [FLAGS]",
@@ -40,12 +39,12 @@ func partitionCommand() *cli.Command {
 			Action:       action(removePartition),
 			BashComplete: completeNames(1, partitionNames),
 		},
-			text("identity", "", "", "remove the one with this identity, which home does not know any more "+
-				"(a4s doctor tells it)"),
-			toggle("force", "", "also while pods of other partitions run on its nodes"),
-			toggle("lost", "", "with its tenants, if it does not answer and never will"),
-			adminKubeconfigFlag(),
-		),
+			asAdmin(
+				text("identity", "", "", "remove the one with this identity, which home does not know any more "+
+					"(a4s doctor tells it)"),
+				toggle("force", "", "also while pods of other partitions run on its nodes"),
+				toggle("lost", "", "with its tenants, if it does not answer and never will"),
+			)...),
 		leaf(&cli.Command{
 			Name:      "evict",
 			ArgsUsage: "NAME [FLAGS]",
@@ -59,9 +58,7 @@ func partitionCommand() *cli.Command {
 			Action:       action(evictPartition),
 			BashComplete: completeNames(1, partitionNames),
 		},
-			toggle("force", "", "even if the partition answers; its nodes may run what is deleted"),
-			adminKubeconfigFlag(),
-		),
+			asAdmin(toggle("force", "", "even if the partition answers; its nodes may run what is deleted"))...),
 	)
 }
 

@@ -43,7 +43,8 @@ func configured[T any](
 		"Precedence: flag, environment variable, file, default."
 	c.SkipFlagParsing = true
 	c = leaf(c)
-	c.CustomHelpTemplate = helpHead + config.Help(table) + config.HelpEntry("-h, --help", "print this help")
+	c.CustomHelpTemplate = helpHead + config.Help(table) + config.HelpEntry("-h, --help", "print this help") +
+		helpFoot
 	c.BashComplete = completeSettings(table)
 	return c
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,25 +43,22 @@ func tenantCommand() *cli.Command {
 			Before: takes(1, 1, "the name of one tenant"),
 			Action: action(createTenant),
 		},
-			append(accessFlags(),
+			asAdmin(append(accessFlags(),
 				text("role", "", tenantadmin.AdminRole,
 					"ClusterRole in the space for a user other than admin, `NAME` or none"),
 				text("partition", "", "", "tenant partition of the cluster that gets the tenant, by `NAME`",
 					"the one with the fewest tenants"),
-				text("kubeconfig", "", "",
+				text("output", "o", "",
 					"write a kubeconfig of the user to `FILE`; - is standard output", "none is written"),
 				span("timeout", "", createTimeout, "`DURATION` to wait for the space", "1m"),
-				adminKubeconfigFlag(),
-			)...),
+			)...)...),
 		leaf(&cli.Command{
 			Name:      "list",
 			ArgsUsage: "[FLAGS]",
 			Usage:     "list tenants",
 			Action:    action(listTenants),
 		},
-			text("output", "o", "table", "`FORMAT` of the output: table, wide, json, yaml or name"),
-			adminKubeconfigFlag(),
-		),
+			asAdmin(text("output", "o", "table", "`FORMAT` of the output: table, wide, json, yaml or name"))...),
 		leaf(&cli.Command{
 			Name:      "delete",
 			ArgsUsage: "NAME [FLAGS]",
@@ -72,11 +70,11 @@ func tenantCommand() *cli.Command {
 			Action:       action(deleteTenant),
 			BashComplete: completeNames(1, tenantNames),
 		},
-			enabled("wait", "wait until everything is gone; --wait=false returns at once"),
-			toggle("force", "", "drop the finalizers that hold objects of the space, and print each"),
-			span("timeout", "", deleteTimeout, "`DURATION` to wait; 0 is as long as it takes", "5m"),
-			adminKubeconfigFlag(),
-		),
+			asAdmin(
+				enabled("wait", "wait until everything is gone; --wait=false returns at once"),
+				toggle("force", "", "drop the finalizers that hold objects of the space, and print each"),
+				span("timeout", "", deleteTimeout, "`DURATION` to wait; 0 is as long as it takes", "5m"),
+			)...),
 		leaf(&cli.Command{
 			Name:      "kubeconfig",
 			ArgsUsage: "NAME [FLAGS]",
@@ -87,24 +85,34 @@ func tenantCommand() *cli.Command {
 			Action:       action(tenantKubeconfig),
 			BashComplete: completeNames(1, tenantNames),
 		},
-			append(accessFlags(),
+			asAdmin(append(accessFlags(),
 				text("output", "o", "-", "write to `FILE`; - is standard output"),
 				span("timeout", "", createTimeout, "`DURATION` to wait for the certificate", "1m"),
-				adminKubeconfigFlag(),
-			)...),
+			)...)...),
 	)
 }
 
-func adminKubeconfigFlag() cli.Flag {
-	return text("admin-kubeconfig", "", "", "kubeconfig of an administrator of the cluster at `PATH`",
-		"KUBECONFIG, else the one that the server of this machine writes")
+// formerKubeconfig is what --kubeconfig of commands with asAdmin was called once.
+const formerKubeconfig = "admin-kubeconfig"
+
+// asAdmin are the flags of a command that works with the rights of an administrator.
+func asAdmin(flags ...cli.Flag) []cli.Flag {
+	return append(flags,
+		text("kubeconfig", "", "", "kubeconfig of an administrator of the cluster at `PATH`",
+			"KUBECONFIG, else the one that the server of this machine writes"),
+		&cli.StringFlag{Name: formerKubeconfig, Usage: "former name of --kubeconfig", Hidden: true})
 }
 
-// newAdmin makes a client from --admin-kubeconfig. path is the file, empty if
-// the configuration comes from the files of KUBECONFIG.
+// newAdmin is adminFrom for a command with asAdmin.
 func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
+	return adminFrom(cmp.Or(c.String("kubeconfig"), c.String(formerKubeconfig)))
+}
+
+// adminFrom makes a client from the kubeconfig at a path, from another one if that is empty.
+// path is the file, empty if the configuration comes from the files of KUBECONFIG.
+func adminFrom(given string) (admin *tenantadmin.Admin, path string, err error) {
 	var cfg *rest.Config
-	path, source, shown := c.String("admin-kubeconfig"), "--admin-kubeconfig", ""
+	path, source, shown := given, "--kubeconfig", ""
 	switch env := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
 	case path != "":
 		shown = path
@@ -125,7 +133,7 @@ func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
 	bad := func(err error) error {
 		return &problem.Input{Source: source, Value: shown, Err: err,
 			Want: "the file that a4s server writes at its first start, which only root can read, " +
-				"or another one of an administrator in --admin-kubeconfig"}
+				"or another one of an administrator in --kubeconfig"}
 	}
 	if err != nil {
 		return nil, "", bad(err)
@@ -165,7 +173,7 @@ func tenantError(ctx context.Context, admin *tenantadmin.Admin, name string, err
 			Want: fmt.Sprintf(`to wait until it is gone, with "a4s tenant delete %s"`, name)}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return &problem.Input{Source: "admin kubeconfig", Err: err,
-			Want: "that of an administrator of the cluster, in --admin-kubeconfig"}
+			Want: "that of an administrator of the cluster, in --kubeconfig"}
 	}
 	return explainFor(admin.Server(), err)
 }

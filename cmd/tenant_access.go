@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,33 +94,40 @@ func createTenant(c *call) error {
 	if err != nil {
 		return err
 	}
-	role, file, timeout := c.String("role"), c.String("kubeconfig"), c.Duration("timeout")
+	role, timeout := c.String("role"), c.Duration("timeout")
+	to := targetOf(c)
 	switch {
 	case role == "":
 		return &problem.Input{Source: "--role", Want: "the name of a ClusterRole, or " + noRole}
-	case c.IsSet("kubeconfig") && file == "":
-		return &problem.Input{Source: "--kubeconfig", Want: "the name of a file, or - for standard output"}
+	case to.flag != "" && to.file == "":
+		return &problem.Input{Source: to.flag, Want: "the name of a file, or - for standard output"}
 	case timeout <= 0:
 		return &problem.Input{Source: "--timeout", Value: timeout.String(), Want: `a duration such as "1m"`}
 	}
-	if file == "" {
+	if to.file == "" {
 		for _, flag := range []string{"group", "expires", "server"} {
 			if c.IsSet(flag) {
 				return &problem.Input{Source: "--" + flag, Err: errors.New("it says what is in a kubeconfig"),
-					Want: "--kubeconfig as well"}
+					Want: "--output as well"}
 			}
 		}
 	}
-	admin, adminPath, err := newAdmin(c)
+	admin, adminPath, err := adminFrom(to.admin)
 	if err != nil {
 		return err
 	}
+	if to.flag == "--kubeconfig" {
+		if _, err := problem.Show(c.errOut, "a4s: note: %s is written; say so with --output, because --kubeconfig "+
+			"is the file that is read\n", to.file); err != nil {
+			return err
+		}
+	}
 	// Before anything is made.
-	if err := checkTarget("--kubeconfig", file, adminPath); err != nil {
+	if err := checkTarget(to.flag, to.file, adminPath); err != nil {
 		return err
 	}
 	says := c.out
-	if file == toStdout {
+	if to.file == toStdout {
 		says = c.errOut
 	}
 	made, err := admin.Create(c.ctx, name, c.String("partition"))
@@ -131,7 +139,7 @@ func createTenant(c *call) error {
 	binds := role != noRole && (who.User != tenantadmin.AdminUser || role != tenantadmin.AdminRole)
 	// A tenant that nobody uses yet costs its object alone, so it is not used for
 	// nothing.
-	if binds || file != "" {
+	if binds || to.file != "" {
 		if err := admin.WaitReady(ctx, name); err != nil {
 			return tenantError(c.ctx, admin, name, err)
 		}
@@ -156,11 +164,34 @@ func createTenant(c *call) error {
 			return err
 		}
 	}
-	if file == "" {
+	if to.file == "" {
 		_, err := problem.Show(says, "get a kubeconfig for it with: a4s tenant kubeconfig %s --output FILE\n", name)
 		return err
 	}
-	return writeAccess(ctx, c, admin, who, file)
+	return writeAccess(ctx, c, admin, who, to.file)
+}
+
+// target is what tenant create reads and writes.
+type target struct {
+	// flag names file, the kubeconfig that is written; both are empty if none is.
+	flag, file string
+	// admin is the kubeconfig that is read, empty for the default.
+	admin string
+}
+
+// targetOf reads --output and --kubeconfig of tenant create. Once, --kubeconfig was the name
+// of --output there, and it still is where nobody can have meant a kubeconfig to read:
+// without --output, and with a former --admin-kubeconfig or a file that could only be
+// written. One that gives access to more than a tenant was never overwritten.
+func targetOf(c *call) target {
+	read, former := c.String("kubeconfig"), c.String(formerKubeconfig)
+	switch {
+	case c.IsSet("output"):
+		return target{flag: "--output", file: c.String("output"), admin: cmp.Or(read, former)}
+	case c.IsSet("kubeconfig") && (former != "" || checkTarget("", read, "") == nil):
+		return target{flag: "--kubeconfig", file: read, admin: former}
+	}
+	return target{admin: cmp.Or(read, former)}
 }
 
 func tenantKubeconfig(c *call) error {

@@ -352,7 +352,7 @@ func (f *fakeTenants) sign(csr *certificatesv1.CertificateSigningRequest) {
 func (f *fakeTenants) run(args ...string) (stdout, stderr string, err error) {
 	f.t.Helper()
 	_, stdout, stderr, err = run(f.t,
-		append([]string{"tenant"}, append(args, "--admin-kubeconfig", f.kubeconfig)...)...)
+		append([]string{"tenant"}, append(args, "--kubeconfig", f.kubeconfig)...)...)
 	return stdout, stderr, err
 }
 

@@ -19,7 +19,7 @@ import (
 func TestTenantCreate(t *testing.T) {
 	f := newFakeTenants(t)
 	file := filepath.Join(t.TempDir(), "t1.yaml")
-	out, stderr, err := f.run("create", "t1", "--kubeconfig", file)
+	out, stderr, err := f.run("create", "t1", "--output", file)
 	if err != nil || !strings.Contains(out, "tenant t1 created\n") || !strings.Contains(out, file) {
 		t.Fatalf("create: %v\n%s", err, out)
 	}
@@ -44,7 +44,7 @@ func TestTenantCreate(t *testing.T) {
 	// Again, for another user and elsewhere.
 	for range 2 {
 		out, stderr, err = f.run("create", "t1", "--user", "alice@example.com", "--group", "dev",
-			"--group=ops", "--role", "view", "--server", "https://a4s.example.com/", "--kubeconfig=-")
+			"--group=ops", "--role", "view", "--server", "https://a4s.example.com/", "--output=-")
 		if err != nil || !strings.Contains(stderr, "tenant t1 exists\n") ||
 			strings.Contains(stderr, "this machine only") {
 			t.Fatalf("create again: %v\n%s", err, stderr)
@@ -111,9 +111,9 @@ func TestTenantFilesThatAreKept(t *testing.T) {
 	writeKubeconfig(t, other, "https://prod.example.com", nil)
 	for _, file := range []string{notes, other, f.kubeconfig, dir, filepath.Join(dir, "no", "k")} {
 		before, _ := os.ReadFile(file)
-		_, _, err := f.run("create", "t1", "--kubeconfig", file)
+		_, _, err := f.run("create", "t1", "--output", file)
 		var in *problem.Input
-		if !errors.As(err, &in) || in.Source != "--kubeconfig" || in.Value != file {
+		if !errors.As(err, &in) || in.Source != "--output" || in.Value != file {
 			t.Errorf("%s: %v", file, err)
 		}
 		if after, _ := os.ReadFile(file); string(after) != string(before) {
@@ -225,9 +225,9 @@ func TestTenantMistakes(t *testing.T) {
 		{"create team-a --user system:admin", nil, "--user"},
 		{"create team-a --user tenant:x", nil, "--user"},
 		{"kubeconfig team-a --group tenant:x", nil, "--group"},
-		{"create team-a --kubeconfig=- --expires 1s", nil, "--expires"},
-		{"create team-a --group g", nil, "--kubeconfig as well"},
-		{"create team-a --kubeconfig=- --server http://x", nil, "--server"},
+		{"create team-a --output=- --expires 1s", nil, "--expires"},
+		{"create team-a --group g", nil, "--output as well"},
+		{"create team-a --output=- --server http://x", nil, "--server"},
 		{"create team-a --user u --role nobody", tenantadmin.ErrNoRole, "--role"},
 		{"list -o csv", nil, "wide"},
 		{"delete team-a --timeout=-1s", nil, "--timeout"},
@@ -247,7 +247,7 @@ func TestTenantMistakes(t *testing.T) {
 		t.Setenv("KUBECONFIG", tc.env)
 		args := []string{"tenant", "list"}
 		if tc.file != "" {
-			args = append(args, "--admin-kubeconfig", tc.file)
+			args = append(args, "--kubeconfig", tc.file)
 		}
 		_, _, _, err := run(t, args...)
 		var in *problem.Input
@@ -255,7 +255,7 @@ func TestTenantMistakes(t *testing.T) {
 			t.Errorf("kubeconfig %q, KUBECONFIG %q: %v", tc.file, tc.env, err)
 		}
 	}
-	_, _, err := f.run("create", "new", "--timeout", "50ms", "--kubeconfig", filepath.Join(t.TempDir(), "new"))
+	_, _, err := f.run("create", "new", "--timeout", "50ms", "--output", filepath.Join(t.TempDir(), "new"))
 	if err == nil || !strings.Contains(err.Error(), "tenant new is not ready") ||
 		!strings.Contains(err.Error(), "making kube-system") {
 		t.Errorf("a space that is never made: %v", err)
@@ -268,5 +268,52 @@ func TestTenantMistakes(t *testing.T) {
 	t.Setenv("KUBECONFIG", f.kubeconfig)
 	if _, out, _, err := run(t, "tenant", "list", "-o=name"); err != nil || !strings.Contains(out, "tenant/team-a\n") {
 		t.Errorf("with KUBECONFIG: %q, %v", out, err)
+	}
+}
+
+// TestFormerFlagsOfTenants: what was typed before --output and --kubeconfig had one meaning
+// each goes on doing the same, and is not shown.
+func TestFormerFlagsOfTenants(t *testing.T) {
+	f := newFakeTenants(t)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	empty := file("empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"both":    {"--kubeconfig", file("both"), "--admin-kubeconfig", f.kubeconfig},
+		"written": {"--kubeconfig", file("written")}, // with KUBECONFIG
+		"empty":   {"--kubeconfig", empty},
+		"again":   {"--kubeconfig", file("written")},
+		"new":     {"--kubeconfig", f.kubeconfig, "--output", file("new")},
+		"half":    {"--admin-kubeconfig", f.kubeconfig, "--output", file("half")},
+	} {
+		if slices.Contains(args, f.kubeconfig) {
+			t.Setenv("KUBECONFIG", "")
+		} else {
+			t.Setenv("KUBECONFIG", f.kubeconfig)
+		}
+		_, _, stderr, err := run(t, append([]string{"tenant", "create", name}, args...)...)
+		written := args[len(args)-1]
+		if written == f.kubeconfig {
+			written = args[1]
+		}
+		data, readErr := os.ReadFile(written)
+		if err := errors.Join(err, readErr); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		f.checkKubeconfig(data, name, "admin", f.url)
+		if former := !slices.Contains(args, "--output"); former != strings.Contains(stderr, "say so with --output") {
+			t.Errorf("%s: says %q", name, stderr)
+		}
+	}
+	// A kubeconfig of an administrator is read, and nothing is written.
+	before, _ := os.ReadFile(f.kubeconfig)
+	out, _, _, err := run(t, "tenant", "create", "reads", "--kubeconfig", f.kubeconfig)
+	after, _ := os.ReadFile(f.kubeconfig)
+	if err != nil || f.tenants["reads"] == nil || string(before) != string(after) || out.what != "" {
+		t.Errorf("a kubeconfig to read: %v", err)
 	}
 }

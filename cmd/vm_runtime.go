@@ -52,7 +52,7 @@ func vmRuntimeCommand(m Modes) *cli.Command {
 		text("snapshotter", "", "overlayfs", "`NAME` of the snapshotter that containerd unpacks images with"),
 		text("cni-conf-dir", "", "/var/lib/a4s/agent/etc/cni/net.d",
 			"read the CNI configuration from the directory at `PATH`"),
-		texts("cni-bin-dir", "", "directory of CNI plugins at `PATH`, repeatable"),
+		texts("cni-bin-dir", "", "directory of CNI plugins at `PATH`, repeatable (default: /opt/cni/bin)"),
 		text("kernel", "", "", "kernel of the guest at `PATH`"),
 		text("initrd", "", "", "initial RAM disk of the guest at `PATH`"),
 		text("init", "", "",

@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 			log: log},
 		health: &serverHealth{cfg: cfg, files: f, datastore: st},
 		groups: groups.New(groups.Options{ID: cfg.ServiceGroupID, Server: cfg.Agent.NodeName,
-			Balances: cfg.AutoPartition}),
+			Balances: cfg.AutoGroups}),
 	}
 	if err := s.upstream.validate(); err != nil {
 		return nil, err

@@ -1,5 +1,11 @@
 package config
 
+import (
+	"strings"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
 // ServerSettings is the table of `a4s server`, bound to s.
 func ServerSettings(s *Server) []Setting {
 	table := generalSettings(&s.Agent.Common)
@@ -57,9 +63,9 @@ func controlPlaneSettings(s *Server) []Setting {
 			DefaultText: "none, which caches all tenants",
 			Usage:       "service group of this server: it caches the tenants of that group's DataPartitionConfig",
 			target:      &s.ServiceGroupID},
-		{Name: "auto-partition", Category: catCluster,
+		{Name: "auto-groups", Former: []string{"auto-partition"}, Category: catCluster,
 			Usage: "move tenants between service groups so that all have about the same load, at most every ten " +
-				"minutes", target: &s.AutoPartition},
+				"minutes", target: &s.AutoGroups},
 		{Name: "cluster-reset", Category: catCluster, FlagOnly: true,
 			Usage:  "make this server the only one of its cluster, with the data it has, and end",
 			target: &s.ClusterReset},
@@ -69,7 +75,7 @@ func controlPlaneSettings(s *Server) []Setting {
 			target: &s.DefaultTenant},
 		{Name: "tenant-default-limits", Env: "A4S_TENANT_DEFAULT_LIMITS", Category: catTenants,
 			Placeholder: "NAME=VALUE", Commas: true,
-			DefaultText: "see docs/tenants.md",
+			DefaultText: strings.Join(tenantapi.DefaultLimitSettings(), ", "),
 			Usage: "limits of tenants that have none of their own, " +
 				"as in spec.limits of a Tenant; none is no limit",
 			target: &s.TenantDefaultLimits},

@@ -69,6 +69,11 @@ func TestPrecedence(t *testing.T) {
 			check: func(s *Server) (any, any) { return s.ClusterDomain, "c" }},
 		{name: "drop-ins without main file", files: map[string]string{"c.yaml.d/10.yaml": "cluster-domain: b"},
 			check: func(s *Server) (any, any) { return s.ClusterDomain, "b" }},
+		{name: "former name in a file",
+			files: map[string]string{"c.yaml": "auto-partition: true\nservice-group-id: \"1\""},
+			check: func(s *Server) (any, any) { return s.AutoGroups, true }},
+		{name: "former name as a flag", args: []string{"--auto-partition", "--service-group-id=1"},
+			check: func(s *Server) (any, any) { return s.AutoGroups, true }},
 		{name: "list replaces", files: map[string]string{"c.yaml": "tls-san: [a, b]", "c.yaml.d/1.yaml": "tls-san: c"},
 			check: func(s *Server) (any, any) { return strings.Join(s.TLSSANs, " "), "c" }},
 		{name: "key+ appends across files",
@@ -303,7 +308,7 @@ func TestTablesAreSound(t *testing.T) {
 		targets := map[any]string{}
 		for i := range table {
 			s := &table[i]
-			for _, n := range s.Names() {
+			for _, n := range append(s.Names(), s.Former...) {
 				if slices.Contains(seen, n) {
 					t.Errorf("%s: flag %q is there twice", mode, n)
 				}

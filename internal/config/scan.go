@@ -28,9 +28,15 @@ var (
 
 // Spec is what Scan has to know about a flag.
 type Spec struct {
-	// Names are all names, the canonical one first.
-	Names []string
-	Kind  Kind
+	// Names are all names, the canonical one first; Former are names that are understood and
+	// not told.
+	Names, Former []string
+	Kind          Kind
+}
+
+// has reports whether the flag has this name, or had it.
+func (s *Spec) has(name string) bool {
+	return slices.Contains(s.Names, name) || slices.Contains(s.Former, name)
 }
 
 // Given is one flag found on the command line.
@@ -46,7 +52,7 @@ type Given struct {
 func Specs(table []Setting) []Spec {
 	specs := make([]Spec, 0, len(table)+1)
 	for i := range table {
-		specs = append(specs, Spec{Names: table[i].Names(), Kind: table[i].Kind()})
+		specs = append(specs, Spec{Names: table[i].Names(), Former: table[i].Former, Kind: table[i].Kind()})
 	}
 	return append(specs, HelpSpec())
 }
@@ -73,7 +79,7 @@ func Scan(command string, specs []Spec, args []string) (given []Given, rest []st
 		if !hasValue {
 			written = arg
 		}
-		i := slices.IndexFunc(specs, func(s Spec) bool { return slices.Contains(s.Names, name) })
+		i := slices.IndexFunc(specs, func(s Spec) bool { return s.has(name) })
 		if i < 0 {
 			return nil, nil, UnknownFlag(command, namesOf(specs), name, written)
 		}
@@ -102,7 +108,7 @@ func takenForFlag(specs []Spec, arg string) bool {
 		return false
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
-	return slices.ContainsFunc(specs, func(s Spec) bool { return slices.Contains(s.Names, name) })
+	return slices.ContainsFunc(specs, func(s Spec) bool { return s.has(name) })
 }
 
 // namesOf are all names of flags.

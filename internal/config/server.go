@@ -56,8 +56,8 @@ type Server struct {
 	// ServiceGroupID is the service group whose tenants this server caches; empty for
 	// one that caches all tenants.
 	ServiceGroupID string
-	// AutoPartition has the server that leads move tenants between service groups.
-	AutoPartition bool
+	// AutoGroups has the server that leads move tenants between service groups.
+	AutoGroups bool
 
 	// DefaultTenant is the tenant of users whose identity names none; empty
 	// means the system space. It is made if it does not exist.

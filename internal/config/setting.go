@@ -27,6 +27,9 @@ type Setting struct {
 	Name string
 	// Aliases are further names of the flag; files do not know them.
 	Aliases []string
+	// Former are the names that it had in earlier versions. Flags and files understand
+	// them, and nothing shows them.
+	Former []string
 	// Env is the environment variable, empty if there is none.
 	Env string
 	// Category groups settings in the help and in the documentation.
@@ -122,9 +125,10 @@ func applyDefaults(table []Setting) error {
 	return nil
 }
 
+// find finds a setting by its name or a former one, nil if there is none.
 func find(table []Setting, name string) *Setting {
 	for i := range table {
-		if table[i].Name == name {
+		if table[i].Name == name || slices.Contains(table[i].Former, name) {
 			return &table[i]
 		}
 	}

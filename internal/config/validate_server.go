@@ -36,8 +36,8 @@ func (s *Server) validate(source func(string) string) error {
 			c.fail("service-group-id", s.ServiceGroupID, errors.New(strings.Join(problems, "; ")), "an ID such as 1")
 		}
 	}
-	if s.AutoPartition && s.ServiceGroupID == "" {
-		c.fail("auto-partition", "true", errors.New("this server is of no service group"),
+	if s.AutoGroups && s.ServiceGroupID == "" {
+		c.fail("auto-groups", "true", errors.New("this server is of no service group"),
 			"--service-group-id as well")
 	}
 	if s.DefaultTenant != "" {

@@ -140,7 +140,7 @@ func Conditions() []Condition {
 		{Code: ServiceGroupInterrupted, Severity: Warning,
 			Title:     "A move of tenants between service groups was interrupted",
 			Cause:     "who stored its DataPartitionConfigs ended when only a part was stored",
-			Fix:       "a4s groups apply, which goes on with it; with --auto-partition that happens by itself",
+			Fix:       "a4s groups apply, which goes on with it; with --auto-groups that happens by itself",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
 		{Code: ServiceGroupNoOne, Severity: Warning, Title: "A service group has no server that runs",
 			Cause: "its servers are down, or have another --service-group-id; " +

@@ -206,7 +206,7 @@ func (g *group) Components(w Work) ([]component.Component, error) {
 	}
 	out := []component.Component{publisher.Component()}
 	if g.o.Balances {
-		out = append(out, w.Leader(balance.Automatic(store, logrus.WithField("component", "auto-partition"))))
+		out = append(out, w.Leader(balance.Automatic(store, logrus.WithField("component", "auto-groups"))))
 	}
 	return out, nil
 }

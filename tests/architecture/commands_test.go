@@ -149,14 +149,14 @@ func TestMissingCommandsAreFound(t *testing.T) {
 	root, _ := pages(t)
 	known := readCommands(t, root)
 	for line, good := range map[string]bool{
-		"tenant create team-a --kubeconfig team-a.yaml": true,
-		"server --service-group-id 0 --cluster-init":    true,
-		"kubectl get pods --of-its-own":                 true,
-		"groups drain 1 --undo":                         true,
-		"tenant make team-a":                            false,
-		"tenants":                                       false,
-		"groups drain 1 --redo":                         false,
-		"server --no-such-setting":                      false,
+		"tenant create team-a --output team-a.yaml":  true,
+		"server --service-group-id 0 --cluster-init": true,
+		"kubectl get pods --of-its-own":              true,
+		"groups drain 1 --undo":                      true,
+		"tenant make team-a":                         false,
+		"tenants":                                    false,
+		"groups drain 1 --redo":                      false,
+		"server --no-such-setting":                   false,
 	} {
 		if err := known.check(line); (err == nil) != good {
 			t.Errorf("a4s %s: %v", line, err)

@@ -148,8 +148,8 @@ func (s *server) makeTenants() error {
 	for _, tenant := range []*space{acme, globex} {
 		started := time.Now()
 		tenant.prefixed = filepath.Join(memory, tenant.name+"-prefixed.yaml")
-		create := exec.Command(s.binary, "tenant", "create", tenant.name, "--kubeconfig", tenant.prefixed,
-			"--admin-kubeconfig", s.admin)
+		create := exec.Command(s.binary, "tenant", "create", tenant.name, "--output", tenant.prefixed,
+			"--kubeconfig", s.admin)
 		create.Env = s.cmd.Env
 		if out, err := create.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", create, err, out)

@@ -144,7 +144,7 @@ func (c *cluster) kubeconfigOf(ctx context.Context, space string) (string, error
 			settings = `{"metadata":{"annotations":{"a4s.io/pod-security":"privileged"}},"spec":{"nodes":"ReadOnly"}}`
 		}
 		return file, errors.Join(
-			c.a4s(ctx, "tenant", "create", name, "--kubeconfig", file, "--server", c.url()),
+			c.a4s(ctx, "tenant", "create", name, "--output", file, "--server", c.url()),
 			c.a4s(ctx, "kubectl", "patch", "tenant", name, "--type=merge", "--patch="+settings))
 	}
 	config, err := clientcmd.LoadFromFile(c.server.Path(kubeconfig))

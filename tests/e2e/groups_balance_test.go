@@ -47,8 +47,8 @@ func TestServiceGroupsAreBalanced(t *testing.T) {
 	t.Parallel()
 	const minutes = 4 * time.Minute // the servers look and publish every minute
 	zero := ownCluster(t, "balance-0", "--cluster-init", "--disable-agent", "--service-group-id", "0",
-		"--auto-partition")
-	one := joinServer(t, "balance-1", zero, "--disable-agent", "--service-group-id", "1", "--auto-partition")
+		"--auto-groups")
+	one := joinServer(t, "balance-1", zero, "--disable-agent", "--service-group-id", "1", "--auto-groups")
 	zero.waitServers(t, zero, one)
 	ctx := t.Context()
 
@@ -58,7 +58,7 @@ func TestServiceGroupsAreBalanced(t *testing.T) {
 	zero.setRange(t, "1", "k", "t")
 	zero.setRange(t, "2", "y", "")
 	for _, tenant := range []string{"alpha", "bravo", "charlie", "zulu"} {
-		zero.must(t, "tenant", "create", tenant, "--kubeconfig", "/run/"+tenant)
+		zero.must(t, "tenant", "create", tenant, "--output", "/run/"+tenant)
 	}
 	watched, err := one.inSpace(t, "alpha").CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
 	if err != nil {

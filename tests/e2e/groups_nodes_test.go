@@ -99,7 +99,7 @@ func TestNodeBeforeServiceGroups(t *testing.T) {
 	tenants := []string{"alpha", "zulu"}
 	var early []func(*testing.T)
 	for _, tenant := range tenants {
-		zero.must(t, "tenant", "create", tenant, "--kubeconfig", "/run/"+tenant)
+		zero.must(t, "tenant", "create", tenant, "--output", "/run/"+tenant)
 		early = append(early, zero.serviceIn(t, tenant, "early", worker.host.Name))
 	}
 	for _, answers := range early {

@@ -43,7 +43,7 @@ func TestServiceGroups(t *testing.T) {
 	zero.setRange(t, "0", "", "m")
 	zero.setRange(t, "1", "m", "")
 	for _, tenant := range []string{"alpha", "zulu"} {
-		zero.must(t, "tenant", "create", tenant, "--kubeconfig", "/run/"+tenant)
+		zero.must(t, "tenant", "create", tenant, "--output", "/run/"+tenant)
 	}
 	ctx := t.Context()
 
@@ -220,7 +220,7 @@ func TestServiceGroups(t *testing.T) {
 			many = append(many, fmt.Sprint("many-", i))
 		}
 		for _, tenant := range []string{"bravo", "charlie"} {
-			zero.must(t, "tenant", "create", tenant, "--kubeconfig", "/run/"+tenant)
+			zero.must(t, "tenant", "create", tenant, "--output", "/run/"+tenant)
 			for _, name := range many {
 				if _, err := one.inSpace(t, tenant).CoreV1().ConfigMaps("default").
 					Create(ctx, configMap(name, "x"), metav1.CreateOptions{}); err != nil {

@@ -42,9 +42,9 @@ func newMover(t *testing.T, seed int, zero, one *cluster) *mover {
 		t.Fatal(err)
 	}
 	for _, c := range []*partitionapi.DataPartitionConfig{
-		{ObjectMeta: metav1.ObjectMeta{Name: "partition-0"}, ServiceGroupID: "0", RangeEnd: "m",
+		{ObjectMeta: metav1.ObjectMeta{Name: "group-0"}, ServiceGroupID: "0", RangeEnd: "m",
 			IsRangeEndValid: true},
-		{ObjectMeta: metav1.ObjectMeta{Name: "partition-1"}, ServiceGroupID: "1", RangeStart: "m",
+		{ObjectMeta: metav1.ObjectMeta{Name: "group-1"}, ServiceGroupID: "1", RangeStart: "m",
 			IsRangeStartValid: true, Tenants: []string{"bravo"}},
 	} {
 		if _, err := client.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {

@@ -43,7 +43,7 @@ func TestKilledServersOfGroupsAndPartitions(t *testing.T) {
 		servers: []*cluster{zero, one, tp2}, book: newBook()}
 	for partition, names := range tenantsToKill {
 		for _, name := range names {
-			zero.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/run/"+name)
+			zero.must(t, "tenant", "create", name, "--partition", partition, "--output", "/run/"+name)
 			k.tenants = append(k.tenants, name)
 		}
 	}

@@ -20,7 +20,7 @@ func TestServerWithoutMember(t *testing.T) {
 	one := ownCluster(t, "member-1", "--cluster-init", "--disable-agent")
 	guest := joinServer(t, "guest", one, "--disable-etcd", "--disable-agent")
 	one.waitServers(t, one, guest)
-	guest.must(t, "tenant", "create", "alpha", "--kubeconfig", "/run/alpha")
+	guest.must(t, "tenant", "create", "alpha", "--output", "/run/alpha")
 	ctx := t.Context()
 	write := func(through *cluster, name string) {
 		t.Helper()

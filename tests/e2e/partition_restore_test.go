@@ -37,7 +37,7 @@ func TestPartitionRestore(t *testing.T) {
 	})
 	r := &restored{home: home, tp2: tp2, worker: worker, snapshot: before,
 		pods: map[*cluster]*corev1.Pod{home: kept}}
-	tp2.must(t, "tenant", "create", "of-tp2", "--partition", "tp2", "--kubeconfig", "/run/of-tp2")
+	tp2.must(t, "tenant", "create", "of-tp2", "--partition", "tp2", "--output", "/run/of-tp2")
 	tp2.must(t, "kubectl", "--kubeconfig", "/run/of-tp2", "create", "configmap", "mine")
 	r.pods[tp2] = tp2.runOn(t, "kube-system", partPod("kept", "tp2", worker.host.Name))
 	r.shared(t)

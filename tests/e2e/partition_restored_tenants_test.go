@@ -88,7 +88,7 @@ func (r *restoredTenants) before(t *testing.T) {
 // tenant makes a tenant with a kubeconfig, and something of it.
 func (r *restoredTenants) tenant(t *testing.T, name, partition, file string) {
 	t.Helper()
-	r.tp2.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/run/"+file)
+	r.tp2.must(t, "tenant", "create", name, "--partition", partition, "--output", "/run/"+file)
 	r.tp2.must(t, "kubectl", "--kubeconfig", "/run/"+file, "create", "configmap", "of-"+file)
 }
 

@@ -27,7 +27,7 @@ import (
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	home := ownCluster(t, "part-home", "--disable-agent")
-	home.must(t, "tenant", "create", "early", "--kubeconfig", "/run/early")
+	home.must(t, "tenant", "create", "early", "--output", "/run/early")
 	t.Run("flags that cannot work are refused", func(t *testing.T) { testPartitionRefusals(t, home) })
 	tp2 := beginPartition(t, "part-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16",
 		"--cluster-cidr", "10.142.0.0/16", "--disable-agent")
@@ -52,7 +52,7 @@ func TestPartitions(t *testing.T) {
 		for i, c := range both {
 			for _, partition := range []string{"main", "tp2"} {
 				name := fmt.Sprint("by-", i, "-in-", partition)
-				c.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/run/"+name)
+				c.must(t, "tenant", "create", name, "--partition", partition, "--output", "/run/"+name)
 				useEverywhere(t, both, c, name)
 			}
 		}
@@ -64,7 +64,7 @@ func TestPartitions(t *testing.T) {
 			}
 			return nil
 		})
-		home.must(t, "tenant", "create", "chosen", "--kubeconfig", "/run/chosen")
+		home.must(t, "tenant", "create", "chosen", "--output", "/run/chosen")
 		if out := tp2.mustKubectl(t, "get tenantplacement chosen"); !strings.Contains(out, "tp2") {
 			t.Errorf("the placement is %s", out)
 		}
@@ -114,7 +114,7 @@ func TestPartitions(t *testing.T) {
 		tp2.must(t, "tenant", "delete", "by-0-in-main")
 		home.must(t, "tenant", "delete", "by-0-in-tp2")
 		// The names are free at once.
-		home.must(t, "tenant", "create", "by-0-in-main", "--partition", "tp2", "--kubeconfig", "/run/by-0-in-main")
+		home.must(t, "tenant", "create", "by-0-in-main", "--partition", "tp2", "--output", "/run/by-0-in-main")
 		useEverywhere(t, both, home, "by-0-in-main")
 		r := home.a4s(t, "kubectl", "--kubeconfig", "/run/by-0-in-tp2", "get", "configmaps")
 		if r.ExitCode == 0 {
@@ -341,7 +341,7 @@ func testHomeDown(t *testing.T, home, tp2 *cluster) {
 	hung.end(t, home)
 	tp2.waitState(t, "main", joinapi.PartitionReady)
 	useEverywhere(t, []*cluster{tp2, home}, home, "early")
-	tp2.must(t, "tenant", "create", "nobody", "--kubeconfig", "/run/nobody")
+	tp2.must(t, "tenant", "create", "nobody", "--output", "/run/nobody")
 }
 
 // testResumed: placements that a server left behind, in the making and in the deletion of a

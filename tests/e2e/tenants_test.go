@@ -45,7 +45,7 @@ func (c *cluster) makeTenant(t *testing.T, name string) *cluster {
 		t.Fatal(err)
 	}
 	file := "/run/" + strings.ReplaceAll(t.Name(), "/", "-") + "-" + name + ".yaml"
-	c.must(t, "tenant", "create", name, "--kubeconfig", file, "--server", c.url())
+	c.must(t, "tenant", "create", name, "--output", file, "--server", c.url())
 	content, err := os.ReadFile(c.host.Path(file))
 	if err != nil {
 		t.Fatal(err)

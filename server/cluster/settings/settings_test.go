@@ -20,7 +20,7 @@ func freely() map[string][]string {
 		"it counts at one start":              {"server", "cluster", "cluster-reset"},
 		"certificates are made again with it": {"tls-san", "certificate-lifetime"},
 		"how the datastore is reached":        {"datastore-cafile", "datastore-certfile", "datastore-keyfile"},
-		"a server may go to another group":    {"service-group-id", "auto-partition"},
+		"a server may go to another group":    {"service-group-id", "auto-groups"},
 		"it is about what happens from now on": {"tenant-default-limits", "default-local-storage-path",
 			"servicelb-reserved-ports"},
 		"what is left out comes back with the next start": {"disable", "disable-scheduler",

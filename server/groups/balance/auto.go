@@ -23,7 +23,7 @@ const (
 
 // Automatic applies what Suggest proposes. It runs on one server only.
 func Automatic(s *Store, log *logrus.Entry) component.Component {
-	return component.Component{Name: "auto-partition", Run: func(ctx context.Context, ready func()) error {
+	return component.Component{Name: "auto-groups", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		a := automatic{read: s.Read, apply: s.Apply, log: log}
 		for ctx.Err() == nil {

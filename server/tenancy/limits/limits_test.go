@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -161,4 +162,55 @@ func TestGaugeReturns(t *testing.T) {
 		t.Errorf("a tenant that is gone has %v", v)
 	}
 	inFlight.Delete(map[string]string{"tenant": u.tenant})
+}
+
+// TestLimitsAreShown: metrics say what a tenant may use beside what it uses, as long as that
+// is bounded and the tenant is there.
+func TestLimitsAreShown(t *testing.T) {
+	most := int64(7)
+	tenant := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Limits: &tenantapi.TenantLimits{Pods: &most}}}
+	tenant.Name = "shown"
+	l := New(Options{Tenants: &oneTenant{tenant}})
+	defer l.Forget(tenant.Name)
+	l.usageOf(tenant.Name)
+	l.accounting.put(tenant.Name, "key", 1, 10, isObject, charge{})
+	close(l.accounting.loaded)
+	shows := func(name string) (values map[string]float64) {
+		t.Helper()
+		values = map[string]float64{}
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				labels := map[string]string{}
+				for _, l := range m.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				if f.GetName() == name && labels["tenant"] == tenant.Name {
+					values[labels["limit"]] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		return values
+	}
+	l.show(t.Context())
+	if got := shows("a4s_tenant_limit"); len(got) != 1 || got["pods"] != 7 {
+		t.Errorf("it may use %v", got)
+	}
+	if got := shows("a4s_tenant_used"); len(got) != len(shown()) || got["bytes"] == 0 {
+		t.Errorf("it uses %v", got)
+	}
+	tenant.Spec.Limits.Pods = nil
+	l.show(t.Context())
+	if got := shows("a4s_tenant_limit"); len(got) != 0 {
+		t.Errorf("without limits it may use %v", got)
+	}
+	tenant.Spec.Limits.Pods = &most
+	l.show(t.Context())
+	l.Forget(tenant.Name)
+	if got := shows("a4s_tenant_limit"); len(got) != 0 {
+		t.Errorf("a tenant that is gone may use %v", got)
+	}
 }

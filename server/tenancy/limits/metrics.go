@@ -17,7 +17,8 @@ const (
 	other        = "(other)"
 )
 
-var requests, inFlight, use = func() (*metrics.CounterVec, *metrics.GaugeVec, *metrics.GaugeVec) {
+var requests, inFlight, use, allowed = func() (*metrics.CounterVec, *metrics.GaugeVec, *metrics.GaugeVec,
+	*metrics.GaugeVec) {
 	r := metrics.NewCounterVec(&metrics.CounterOpts{
 		Name:           "a4s_tenant_requests_total",
 		Help:           "Requests of tenants' users that were answered, by tenant, verb and HTTP code.",
@@ -33,8 +34,13 @@ var requests, inFlight, use = func() (*metrics.CounterVec, *metrics.GaugeVec, *m
 		Help:           "What tenants use of their limits, by tenant and name of the limit; cpu in cores.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"tenant", "limit"})
-	legacyregistry.MustRegister(r, f, u)
-	return r, f, u
+	a := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "a4s_tenant_limit",
+		Help:           "What bounds a4s_tenant_used, by tenant and name of the limit; none where there is no bound.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"tenant", "limit"})
+	legacyregistry.MustRegister(r, f, u, a)
+	return r, f, u, a
 }()
 
 // labels are the tenants that metrics name. They belong to the metrics, of
@@ -85,6 +91,7 @@ func (s *labelSet) forget(u *usage) {
 		requests.DeletePartialMatch(map[string]string{"tenant": u.tenant})
 		inFlight.Delete(map[string]string{"tenant": u.tenant})
 		use.DeletePartialMatch(map[string]string{"tenant": u.tenant})
+		allowed.DeletePartialMatch(map[string]string{"tenant": u.tenant})
 	}
 }
 

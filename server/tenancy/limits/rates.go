@@ -162,7 +162,7 @@ func (l *Limits) showAll(ctx context.Context) {
 	tick := time.NewTicker(showEvery)
 	defer tick.Stop()
 	for {
-		l.show()
+		l.show(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"context"
 	"math"
 	"strconv"
 
@@ -86,8 +87,8 @@ func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	return append(out, deviceUsage(l, t)...)
 }
 
-// show has metrics say what tenants use.
-func (l *Limits) show() {
+// show has metrics say what tenants use, and may use.
+func (l *Limits) show(ctx context.Context) {
 	select {
 	case <-l.accounting.loaded:
 	default:
@@ -98,14 +99,26 @@ func (l *Limits) show() {
 		if !ok {
 			continue // none of its users has asked for anything
 		}
-		used := l.accounting.used(tenant)
+		named := false
+		labels.with(known.(*usage), func(label string) { named = label != other })
+		if !named {
+			continue // the sum of all others says nothing about anybody
+		}
+		used, bounds := l.accounting.used(tenant), unbounded()
+		t, err := l.tenants.Get(ctx, tenant)
+		if err == nil && t != nil {
+			bounds = l.bounds(t)
+		}
 		labels.with(known.(*usage), func(label string) {
-			if label == other {
-				return // the sum of all others says nothing about anybody
-			}
 			for _, d := range shown() {
 				q := d.quantity(used[d])
 				use.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
+				if bounds[d] == math.MaxInt64 {
+					allowed.Delete(map[string]string{"tenant": label, "limit": d.limit()})
+					continue
+				}
+				q = d.quantity(bounds[d])
+				allowed.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
 			}
 		})
 	}
