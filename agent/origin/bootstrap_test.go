@@ -33,7 +33,7 @@ func TestSeedPodAPIWorksInTheAbsenceOfAnAPIServer(t *testing.T) {
 	n.awaitUIDs(t, "the second pod", "a", "b")
 	for what, list := range map[string]func() error{
 		"nodes": func() error {
-			_, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+			_, err := n.client.CoreV1().Nodes().List(t.Context(), ownNode)
 			return err
 		},
 		"services": func() error {
@@ -197,7 +197,7 @@ func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
 	server.say(t, "ADDED", newPod("own", "own"))
 	server.say(t, "ADDED", newPod("early", "early"))
 	n.awaitUIDs(t, "the server's pods", "own", "early")
-	if _, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := n.client.CoreV1().Nodes().List(t.Context(), ownNode); err != nil {
 		t.Fatal(err)
 	}
 	done := newPod("own", "own")
@@ -215,7 +215,7 @@ func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
 	again.await(t, "what the server said last", func(set map[types.UID]corev1.Pod) bool {
 		return len(set) == 2 && set["own"].Status.Phase == corev1.PodSucceeded && set["a"].UID == "a"
 	})
-	nodes, err := again.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	nodes, err := again.client.CoreV1().Nodes().List(t.Context(), ownNode)
 	if err != nil || len(nodes.Items) != 1 || nodes.Items[0].Labels["zone"] != "a" {
 		t.Errorf("the node is %v, %v", nodes, err)
 	}

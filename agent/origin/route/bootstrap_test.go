@@ -52,7 +52,7 @@ func withBootstrap(t *testing.T, home *partitiontest.Server, dir string, fresh b
 		<-done
 	})
 	p := home.Partition(true)
-	p.Transport = origin.New(origin.Direct(p.Transport), origin.Options{Bootstrap: b})
+	p.Transport = b.Before(p.Transport)
 	return p, kept
 }
 

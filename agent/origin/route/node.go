@@ -25,7 +25,7 @@ func (t *table) aboutNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 	if name, one := oneName(q); one && q.Resource == nodeResource && q.Collects() && name == t.nodeName {
 		return t.listsNode(q, own)
 	}
-	resp, err := orElse(own, t.resourcePartition().rt).RoundTrip(q.HTTP)
+	resp, err := orElse(own, t.resourcePartition()).RoundTrip(q.HTTP)
 	if err != nil || resp.StatusCode != http.StatusOK || q.Verb != origin.VerbGet || q.Resource != nodeResource ||
 		q.Name != t.nodeName || q.Subresource != "" {
 		return resp, err
@@ -76,7 +76,7 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 		return refuse(q, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			"sendInitialEvents: a node with several tenant partitions lists itself")
 	}
-	resp, err := orElse(own, t.resourcePartition().rt).RoundTrip(q.HTTP)
+	resp, err := orElse(own, t.resourcePartition()).RoundTrip(q.HTTP)
 	if err != nil || resp.StatusCode != http.StatusOK || q.Verb != origin.VerbList {
 		return resp, err
 	}
@@ -88,7 +88,7 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 	if err != nil {
 		return nil, err
 	}
-	setAnswer(resp, body)
+	wire.SetBody(resp, body)
 	switch obj, _, err := info.Serializer.Decode(body, nil, nil); {
 	case err != nil || meta.LenList(obj) > 0:
 		t.self.seen()
@@ -122,9 +122,9 @@ func attach(resp *http.Response, volumes []corev1.AttachedVolume) error {
 			*attached = append(*attached, v)
 		}
 	}
-	if body, err = encode(info, node); err != nil {
+	if body, err = wire.Encode(info, node); err != nil {
 		return err
 	}
-	setAnswer(resp, body)
+	wire.SetBody(resp, body)
 	return nil
 }

@@ -25,7 +25,7 @@ func (t *table) tokenReview(q *origin.Request) (*http.Response, error) {
 	var last, failed *http.Response
 	for _, p := range t.all {
 		one := copyOf(q)
-		setBody(one, body)
+		one.SetBody(body)
 		resp, err := p.do(one)
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (p *partition) claimUser(resp *http.Response) (known bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	setAnswer(resp, body)
+	wire.SetBody(resp, body)
 	obj, _, err := info.Serializer.Decode(body, nil, nil)
 	if err != nil {
 		return false, err
@@ -74,11 +74,11 @@ func (p *partition) claimUser(resp *http.Response) (known bool, err error) {
 		review.Status.User.Extra = map[string]authenticationv1.ExtraValue{}
 	}
 	review.Status.User.Extra[extraPartition] = authenticationv1.ExtraValue{p.Name}
-	body, err = encode(info, review)
+	body, err = wire.Encode(info, review)
 	if err != nil {
 		return false, err
 	}
-	setAnswer(resp, body)
+	wire.SetBody(resp, body)
 	return true, nil
 }
 
@@ -95,7 +95,7 @@ func (t *table) reviewByAny(q *origin.Request, body []byte) (*http.Response, err
 	var first *http.Response
 	for _, p := range asked {
 		one := copyOf(q)
-		setBody(one, body)
+		one.SetBody(body)
 		resp, err := p.do(one)
 		if err != nil || resp.StatusCode < http.StatusInternalServerError {
 			return resp, err
@@ -136,9 +136,9 @@ func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
 		return unavailable(q, fmt.Sprintf("there is no partition %q, of which the user is", of))
 	}
 	delete(review.Spec.Extra, extraPartition)
-	if body, err = encode(info, review); err != nil {
+	if body, err = wire.Encode(info, review); err != nil {
 		return nil, err
 	}
-	setBody(q, body)
+	q.SetBody(body)
 	return t.byName[of[0]].do(q)
 }
