@@ -27,9 +27,10 @@ func TestRequestsAreParsed(t *testing.T) {
 		"GET /apis/storage.k8s.io/v1/csidrivers":     {Verb: VerbList, Resource: driverResource},
 		"GET /apis/example.com/v1/namespaces/a/api/v1/status": {Verb: VerbGet, Namespace: "a", Name: "v1",
 			Subresource: "status"},
-		"GET /api/v1/namespaces/a":          {Verb: VerbGet, Resource: namespaces, Name: "a"},
-		"GET /api/v1/namespaces/a/status":   {Verb: VerbGet, Resource: namespaces, Name: "a", Subresource: "status"},
-		"PUT /api/v1/namespaces/a/finalize": {Verb: VerbUpdate, Resource: namespaces, Name: "a", Subresource: "finalize"},
+		"GET /api/v1/namespaces/a":        {Verb: VerbGet, Resource: namespaces, Name: "a"},
+		"GET /api/v1/namespaces/a/status": {Verb: VerbGet, Resource: namespaces, Name: "a", Subresource: "status"},
+		"PUT /api/v1/namespaces/a/finalize": {Verb: VerbUpdate, Resource: namespaces, Name: "a",
+			Subresource: "finalize"},
 		"GET /api/v1/namespaces?watch=true": {Verb: VerbWatch, Resource: namespaces},
 		// The verb in the path, as in the past: no collection that anybody has here.
 		"GET /api/v1/watch/pods":                             {Verb: VerbGet, Resource: watchPath, Name: "pods"},

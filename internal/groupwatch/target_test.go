@@ -39,7 +39,8 @@ func TestTargets(t *testing.T) {
 		other := request.WithRequestInfo(req.Context(), &request.RequestInfo{IsResourceRequest: true,
 			Path: "/api/v1/namespaces/default.t2/secrets", Namespace: "default.t2", Resource: "secrets",
 			Parts: []string{"secrets"}, Verb: "list"})
-		if tenant, everything := target(req.WithContext(other)); tenant != want.tenant || everything != want.everything {
+		tenant, everything := target(req.WithContext(other))
+		if tenant != want.tenant || everything != want.everything {
 			t.Errorf("%s, for another request: %q, %t", path, tenant, everything)
 		}
 	}

@@ -23,9 +23,9 @@ var (
 	errRefused = errors.New("it has not answered lately")
 )
 
-// guard leads to a partition, remembers whether it answers, and bounds how long it is waited for. One that did not answer in time is
-// probed at once: a request may be slow by itself, as by a webhook. If it does not answer that
-// either, it is asked by probes only, until it does.
+// guard leads to a partition, remembers whether it answers, and bounds how long it is waited for.
+// One that did not answer in time is probed at once: a request may be slow by itself, as by a
+// webhook. If it does not answer that either, it is asked by probes only, until it does.
 type guard struct {
 	ctx          context.Context // of the probes
 	name         string
