@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin/objectfile"
 )
 
 func down(a *podServer) { a.set(func() { a.down = true }) }
@@ -374,7 +375,7 @@ func TestWhatDecidesIfAPodRunsIsKeptSoon(t *testing.T) {
 	} {
 		changed := base.DeepCopy()
 		tc.change(changed)
-		if got := matters(&base, changed); got != tc.want {
+		if got := objectfile.Matters(&base, changed); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
