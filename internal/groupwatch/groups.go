@@ -37,8 +37,7 @@ type Groups struct {
 	spread time.Duration
 	faults faults
 
-	// mu is held for a moment, and nobody takes another lock under it: a watch begins under those
-	// of memory and of a session, and asks here then.
+	// mu is taken under memory.mu, when a watch begins; no other lock is taken under it.
 	mu sync.Mutex
 	// tables are who owned what. A watch from before the oldest one gets 410.
 	tables  ownership.History[since]

@@ -57,7 +57,8 @@ type change struct {
 	old, obj, gone runtime.Object
 }
 
-// set is one collection of all partitions.
+// set is one collection of all partitions. Its lock is taken after Collections.mu, and before those
+// of Placement and objectfile.Pending (see Collections); watches wait for news without it.
 type set struct {
 	kind
 	placement *Placement

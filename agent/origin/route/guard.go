@@ -26,6 +26,10 @@ var (
 // guard leads to a partition, remembers whether it answers, and bounds how long it is waited for.
 // One that did not answer in time is probed at once: a request may be slow by itself, as by a
 // webhook. If it does not answer that either, it is asked by probes only, until it does.
+//
+// agent/cluster/loadbalancer probes each server, whether it is asked or not, and takes connections
+// away from it. A guard has one partition, whose servers that chooses, and probes only in doubt: it
+// decides whether a request is sent at all.
 type guard struct {
 	ctx          context.Context // of the probes
 	name         string

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// EventReader reads the events of a watch.
+// EventReader reads the events of a watch. internal/groupwatch reads frames of its own: it hands on
+// their bytes, and needs no more of an object than its name and revision, of any kind and of CRDs.
 type EventReader struct{ events streaming.Decoder }
 
 // ReadEvents reads those of an answer's body.

@@ -24,6 +24,12 @@ var _ ranged.Changes = (*held)(nil)
 
 // held is what the cache of one resource holds. It holds nothing while its watch of the
 // datastore is down.
+//
+// mu is the innermost lock, and nobody waits or reads the cache under it. One goroutine, that of the
+// watch of the datastore, calls Begin, Configured, Change, Changed and End, and the watch goes on
+// when they return. So a reader takes what has moved until now (has, still), reads, and asks whether
+// that has changed (unchanged); and whoever watches a tenant that leaves is told (left) before the
+// cache sees the objects go. Changed waits for the cache without mu.
 type held struct {
 	group string
 	// shown reports whether the cache shows an event.
