@@ -1,7 +1,6 @@
 package origin
 
 import (
-	"context"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,40 +13,18 @@ import (
 // leaves as it was passes byte by byte. l are events of this node for a watch, nil for none.
 func changeAnswer(r *Request, resp *http.Response, c change, l *localWatch) error {
 	ctx := r.HTTP.Context()
+	if r.Verb != VerbWatch {
+		return wire.Change(resp, func(obj runtime.Object) (bool, error) { return c.object(ctx, obj) })
+	}
 	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	if r.Verb == VerbWatch {
-		body, err := newWatchBody(ctx, watchOptions{info: info, server: resp.Body, ofServer: c, local: l})
-		if err == nil {
-			resp.Body = body
-		}
-		return err
+	body, err := newWatchBody(ctx, watchOptions{info: info, server: resp.Body, ofServer: c, local: l})
+	if err == nil {
+		resp.Body = body
 	}
-	body, err := wire.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if body, err = changeBytes(ctx, body, info, c); err != nil {
-		return err
-	}
-	wire.SetBody(resp, body)
-	return nil
-}
-
-// changeBytes decodes one object, changes it and encodes it again. Data in which
-// nothing was changed is returned as it is.
-func changeBytes(ctx context.Context, data []byte, info runtime.SerializerInfo, c change) ([]byte, error) {
-	obj, _, err := info.Serializer.Decode(data, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := c.object(ctx, obj)
-	if err != nil || !changed {
-		return data, err
-	}
-	return wire.Encode(info, obj)
+	return err
 }
 
 // answer is what this node answers in place of a server.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/agent/origin/wire"
@@ -100,31 +101,17 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 
 // attach adds volumes to the node in an answer.
 func attach(resp *http.Response, volumes []corev1.AttachedVolume) error {
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
-	if err != nil {
-		return err
-	}
-	body, err := wire.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	obj, _, err := info.Serializer.Decode(body, nil, nil)
-	if err != nil {
-		return err
-	}
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return fmt.Errorf("it is a %T", obj)
-	}
-	attached := &node.Status.VolumesAttached
-	for _, v := range volumes {
-		if !slices.ContainsFunc(*attached, func(o corev1.AttachedVolume) bool { return o.Name == v.Name }) {
-			*attached = append(*attached, v)
+	return wire.Change(resp, func(obj runtime.Object) (bool, error) {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			return false, fmt.Errorf("it is a %T", obj)
 		}
-	}
-	if body, err = wire.Encode(info, node); err != nil {
-		return err
-	}
-	wire.SetBody(resp, body)
-	return nil
+		attached := &node.Status.VolumesAttached
+		for _, v := range volumes {
+			if !slices.ContainsFunc(*attached, func(o corev1.AttachedVolume) bool { return o.Name == v.Name }) {
+				*attached = append(*attached, v)
+			}
+		}
+		return true, nil
+	})
 }

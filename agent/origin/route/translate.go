@@ -78,33 +78,18 @@ func (n names) answer(ctx context.Context, resp *http.Response, watched bool) er
 	if resp.StatusCode/100 != 2 || resp.Body == nil {
 		return nil
 	}
+	if !watched {
+		return wire.Change(resp, func(obj runtime.Object) (bool, error) { return true, n.Map(obj) })
+	}
 	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	if watched {
-		body, err := n.watch(ctx, resp.Body, info)
-		if err == nil {
-			resp.Body = body // else its caller closes that of the server
-		}
-		return err
+	body, err := n.watch(ctx, resp.Body, info)
+	if err == nil {
+		resp.Body = body // else its caller closes that of the server
 	}
-	body, err := wire.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	obj, _, err := info.Serializer.Decode(body, nil, nil)
-	if err != nil {
-		return err
-	}
-	if err := n.Map(obj); err != nil {
-		return err
-	}
-	if body, err = wire.Encode(info, obj); err != nil {
-		return err
-	}
-	wire.SetBody(resp, body)
-	return nil
+	return err
 }
 
 // watchBody is a watch whose events are mapped. To close it ends the watch.

@@ -42,6 +42,30 @@ func SetBody(resp *http.Response, body []byte) {
 	}
 }
 
+// Change decodes the object in an answer, and encodes it again if f has changed it.
+func Change(resp *http.Response, f func(obj runtime.Object) (changed bool, err error)) error {
+	info, err := Serializer(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+	body, err := ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	obj, _, err := info.Serializer.Decode(body, nil, nil)
+	if err != nil {
+		return err
+	}
+	changed, err := f(obj)
+	if err == nil && changed {
+		body, err = Encode(info, obj)
+	}
+	if err == nil {
+		SetBody(resp, body)
+	}
+	return err
+}
+
 // ReadAll reads and closes a body, which may be nil.
 func ReadAll(body io.ReadCloser) ([]byte, error) {
 	if body == nil {
