@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -61,17 +59,6 @@ func openBootstrapPods(
 		log.WithError(err).Error("a bootstrap pod cannot be read; the others go on")
 	}
 	p := &bootstrapPods{store: kept}
-	parts, err := openPartitions(cfg, dir, a, offline, p.before)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.client, err = kubernetes.NewForConfig(&rest.Config{
-		Host: a.url, Transport: parts.source.Home(), UserAgent: "a4s/" + bootstrap.PersisterName,
-		Timeout: 15 * time.Second, QPS: -1,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
 	p.origin, err = origin.NewBootstrap(origin.BootstrapOptions{
 		Store: kept, Dir: checkpoint,
 		Fresh: a.fresh(),
@@ -86,31 +73,19 @@ func openBootstrapPods(
 	if err != nil {
 		return nil, nil, err
 	}
+	parts, err := openPartitions(cfg, dir, a, offline, p.origin.Before)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.client, err = kubernetes.NewForConfig(&rest.Config{
+		Host: a.url, Transport: parts.source.Home(), UserAgent: "a4s/" + bootstrap.PersisterName,
+		Timeout: 15 * time.Second, QPS: -1,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
 	return p, parts, nil
 }
-
-// before is what stands before the home partition.
-func (p *bootstrapPods) before(home http.RoundTripper) http.RoundTripper {
-	return withBootstrap{p, home}
-}
-
-// withBootstrap adds bootstrap pods to what the home partition says.
-type withBootstrap struct {
-	pods *bootstrapPods
-	home http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (w withBootstrap) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("fieldSelector") == "" {
-		// The pod network asks for all nodes, while the kubelet has its own only, and makes it.
-		return w.home.RoundTrip(r)
-	}
-	return origin.New(origin.Direct(w.home), origin.Options{Bootstrap: w.pods.origin}).RoundTrip(r)
-}
-
-// CloseIdleConnections drops connections that may hang.
-func (w withBootstrap) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(w.home) }
 
 // start serves the API of bootstrap pods, if it is turned on, and offers them to
 // the server.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/agent/bootstrap"
 	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/agent/cluster/partitions"
 	"github.com/a4s-io/a4s/agent/kubelet"
@@ -30,7 +30,6 @@ const partitionsKnownWithin = 10 * time.Second
 // tenantPartitions are those whose pods the node takes, and the one that has the node.
 type tenantPartitions struct {
 	access *access
-	own    *bootstrap.Uplink // to the servers of the node, when it has joined
 	source *partitions.Source
 	router *route.Router
 }
@@ -41,10 +40,10 @@ type tenantPartitions struct {
 func openPartitions(
 	cfg *config.Agent, dir string, a *access, offline bool, home func(http.RoundTripper) http.RoundTripper,
 ) (*tenantPartitions, error) {
-	p, fresh := &tenantPartitions{access: a, own: bootstrap.NewUplink()}, a.fresh()
+	p, fresh := &tenantPartitions{access: a}, a.fresh()
 	var err error
 	if p.source, err = partitions.New(partitions.Options{
-		Dir: dir, Own: p.own, URL: a.url, Files: pki.NodeFilesIn(filepath.Join(dir, "tls")), Home: home,
+		Dir: dir, Files: pki.NodeFilesIn(filepath.Join(dir, "tls")), Home: home,
 		Fresh: fresh, Assume: offline, Log: logrus.WithField("component", partitions.FollowerName),
 	}); err != nil {
 		return nil, err
@@ -68,7 +67,21 @@ func (p *tenantPartitions) start(ctx context.Context, group *component.Group) {
 
 // connect lets the node reach its servers.
 func (p *tenantPartitions) connect() error {
-	return p.own.Connect(p.access.credential(), p.access.wrap())
+	config, err := p.access.config()
+	if err != nil {
+		return err
+	}
+	config.Wrap(p.access.wrap())
+	base, err := url.Parse(p.access.url)
+	if err != nil {
+		return fmt.Errorf("address of the servers: %w", err)
+	}
+	rt, err := rest.TransportFor(config)
+	if err != nil {
+		return fmt.Errorf("connecting with %s: %w", p.access.credential(), err)
+	}
+	p.source.Connect(base, rt)
+	return nil
 }
 
 // follow keeps up with the partitions that the cluster has.
@@ -107,7 +120,7 @@ func (p *tenantPartitions) client(part string) (*kubernetes.Clientset, error) {
 
 // kubelet completes the options of the kubelet.
 func (p *tenantPartitions) kubelet(ctx context.Context, o *kubelet.Options, joined *join.Result) {
-	o.Connection = &kubelet.Connection{Server: p.access.url, Transport: p.own}
+	o.Connection = &kubelet.Connection{Server: p.access.url, Transport: p.source.Own()}
 	o.Router = p.router
 	ctx, cancel := context.WithTimeout(ctx, partitionsKnownWithin)
 	defer cancel()
@@ -118,7 +131,7 @@ func (p *tenantPartitions) kubelet(ctx context.Context, o *kubelet.Options, join
 // homeDNS is the address of the name server of the home partition, empty if it is that of the
 // node or not known.
 func (p *tenantPartitions) homeDNS(ctx context.Context) string {
-	if p.own.Connected() {
+	if p.source.Own().Connected() {
 		if _, ok := p.source.Known(ctx); !ok {
 			logrus.WithField("component", partitions.FollowerName).
 				Warn("no server has told the partitions of the cluster so far; no pod starts until one does")

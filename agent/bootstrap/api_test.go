@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
 )
 
@@ -71,7 +72,7 @@ func serve(t *testing.T) *served {
 		Live: func(key types.NamespacedName) *corev1.Pod { return s.server[key] },
 		Lookup: func(_ context.Context, key types.NamespacedName) (*corev1.Pod, error) {
 			if s.gone {
-				return nil, ErrNotConnected
+				return nil, origin.ErrNotConnected
 			}
 			if pod := s.server[key]; pod != nil {
 				return pod, nil

@@ -17,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
 	"github.com/a4s-io/a4s/internal/component"
 )
@@ -31,9 +32,6 @@ const (
 	// logEvery is how often the same failure is logged.
 	logEvery = 20
 )
-
-// ErrNotConnected says that this node has no server to talk to yet.
-var ErrNotConnected = errors.New("this node has not joined a server yet")
 
 // Persister offers the pods of a store to the API server for ever.
 type Persister struct {
@@ -161,7 +159,7 @@ func (p *Persister) try(ctx context.Context, uid types.UID, a *attempt) {
 	// Jitter keeps the nodes of a cluster from coming back in step.
 	a.next = time.Now().Add(a.wait/2 + rand.N(a.wait))
 	a.wait = min(2*a.wait, maxBackoff)
-	if errors.Is(err, ErrNotConnected) || utilnet.IsConnectionRefused(err) {
+	if errors.Is(err, origin.ErrNotConnected) || utilnet.IsConnectionRefused(err) {
 		// Nobody is bothered by a look, and a control plane that runs in these
 		// very pods is waited for.
 		a.wait = min(a.wait, 5*p.backoff)
@@ -227,5 +225,5 @@ func ambiguous(err error) bool {
 	if errors.As(err, &status) {
 		return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 	}
-	return !utilnet.IsConnectionRefused(err) && !errors.Is(err, ErrNotConnected)
+	return !utilnet.IsConnectionRefused(err) && !errors.Is(err, origin.ErrNotConnected)
 }

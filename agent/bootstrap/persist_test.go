@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
 )
 
@@ -103,7 +104,7 @@ func TestSeedPersistingToAPIServer(t *testing.T) {
 	o := offer(t, func(n int, pod *corev1.Pod) (*corev1.Pod, error) {
 		switch n {
 		case 1:
-			return nil, ErrNotConnected
+			return nil, origin.ErrNotConnected
 		case 2:
 			return nil, unreachable
 		case 3:
@@ -136,7 +137,7 @@ func TestFailureOfAnOfferIsShownAndDoubtIsKept(t *testing.T) {
 	}{
 		"refused": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-node1",
 			errors.New("because")), false},
-		"not joined":   {ErrNotConnected, false},
+		"not joined":   {origin.ErrNotConnected, false},
 		"timeout":      {context.DeadlineExceeded, true},
 		"server error": {apierrors.NewInternalError(errors.New("etcd")), true},
 	} {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
 	"github.com/a4s-io/a4s/internal/component"
@@ -43,7 +44,7 @@ type BootstrapOptions struct {
 }
 
 // Bootstrap adds bootstrap pods to the answers, and answers from the checkpoint
-// until there is a server. One is shared by all clients of a kubelet.
+// until there is a server. One is shared by all clients of the home partition.
 type Bootstrap struct {
 	log    *logrus.Entry
 	probe  func(ctx context.Context) error
@@ -68,6 +69,50 @@ func NewBootstrap(o BootstrapOptions) (*Bootstrap, error) {
 		checkpoint: c, pods: newLocalPods(o.Store, c, o.Log),
 	}, nil
 }
+
+// Before is the way to the home partition with the bootstrap pods: their versions are compared
+// with those of its servers.
+func (b *Bootstrap) Before(home http.RoundTripper) http.RoundTripper { return &withBootstrap{b, home} }
+
+// withBootstrap is the transport of the home partition.
+type withBootstrap struct {
+	pods *Bootstrap
+	home http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *withBootstrap) RoundTrip(request *http.Request) (*http.Response, error) {
+	r := parse(request)
+	a, err := w.pods.answer(r)
+	if err != nil {
+		return nil, err
+	}
+	if a != nil {
+		return a.response(r)
+	}
+	resp, err := w.home.RoundTrip(r.HTTP)
+	if err != nil {
+		switch a, answerErr := w.pods.detached(r); {
+		case answerErr != nil:
+			return nil, answerErr
+		case a != nil:
+			return a.response(r)
+		}
+		return nil, err
+	}
+	f := w.pods.follow(r)
+	if resp.StatusCode != http.StatusOK || f == nil {
+		return resp, nil
+	}
+	if err := changeAnswer(r, resp, f, w.pods.watch(r, f)); err != nil { // lists do not subscribe it
+		_ = resp.Body.Close() // the error that counts is the other one
+		return nil, fmt.Errorf("following %s of the home partition: %w", r.Resource.Resource, err)
+	}
+	return resp, nil
+}
+
+// CloseIdleConnections drops connections that may hang.
+func (w *withBootstrap) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(w.home) }
 
 // Online is closed once a server was reached.
 func (b *Bootstrap) Online() <-chan struct{} { return b.online }
@@ -153,9 +198,10 @@ func (b *Bootstrap) awaitProbe(ctx context.Context) {
 }
 
 // collection is the resource that r lists or watches on the whole node, nil if
-// the checkpoint does not have it.
+// the checkpoint does not have it. Of all nodes, for which the pod network asks, the
+// checkpoint has the one that the kubelet makes.
 func (b *Bootstrap) collection(r *Request) *resource {
-	if !r.Collects() || r.Namespace != "" {
+	if !r.Collects() || r.Namespace != "" || r.Resource == nodeResource && r.Options.FieldSelector == "" {
 		return nil
 	}
 	return b.checkpoint.resources[r.Resource]

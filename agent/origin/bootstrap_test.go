@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin/objectfile"
 )
 
 func down(a *podServer) { a.set(func() { a.down = true }) }
@@ -33,7 +34,7 @@ func TestSeedPodAPIWorksInTheAbsenceOfAnAPIServer(t *testing.T) {
 	n.awaitUIDs(t, "the second pod", "a", "b")
 	for what, list := range map[string]func() error{
 		"nodes": func() error {
-			_, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+			_, err := n.client.CoreV1().Nodes().List(t.Context(), ownNode)
 			return err
 		},
 		"services": func() error {
@@ -197,7 +198,7 @@ func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
 	server.say(t, "ADDED", newPod("own", "own"))
 	server.say(t, "ADDED", newPod("early", "early"))
 	n.awaitUIDs(t, "the server's pods", "own", "early")
-	if _, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := n.client.CoreV1().Nodes().List(t.Context(), ownNode); err != nil {
 		t.Fatal(err)
 	}
 	done := newPod("own", "own")
@@ -215,7 +216,7 @@ func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
 	again.await(t, "what the server said last", func(set map[types.UID]corev1.Pod) bool {
 		return len(set) == 2 && set["own"].Status.Phase == corev1.PodSucceeded && set["a"].UID == "a"
 	})
-	nodes, err := again.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	nodes, err := again.client.CoreV1().Nodes().List(t.Context(), ownNode)
 	if err != nil || len(nodes.Items) != 1 || nodes.Items[0].Labels["zone"] != "a" {
 		t.Errorf("the node is %v, %v", nodes, err)
 	}
@@ -374,7 +375,7 @@ func TestWhatDecidesIfAPodRunsIsKeptSoon(t *testing.T) {
 	} {
 		changed := base.DeepCopy()
 		tc.change(changed)
-		if got := matters(&base, changed); got != tc.want {
+		if got := objectfile.Matters(&base, changed); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +22,6 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// Pauses between a change and its way to the disk: a pod that a checkpoint
-// lacks would be ended, while a status is reported again.
-const (
-	soon  = 200 * time.Millisecond
-	later = 5 * time.Second
-)
-
 var (
 	classResource  = nodev1.SchemeGroupVersion.WithResource("runtimeclasses")
 	driverResource = storagev1.SchemeGroupVersion.WithResource("csidrivers")
@@ -41,8 +33,8 @@ type checkpoint struct {
 	dir   string
 	fresh bool // no server ever gave this node a pod
 	log   *logrus.Entry
-	wake  chan struct{} // something has to be written
 
+	pending   *objectfile.Pending[*resource]
 	resources map[schema.GroupVersionResource]*resource // the map never changes
 
 	mu sync.Mutex // guards the content of the resources, and the node
@@ -55,7 +47,7 @@ type checkpoint struct {
 func openCheckpoint(dir string, fresh bool, log *logrus.Entry) (*checkpoint, error) {
 	c := &checkpoint{
 		dir: dir, fresh: fresh, log: log, resources: newResources(),
-		wake: make(chan struct{}, 1), registering: make(chan struct{}),
+		pending: objectfile.NewPending[*resource](), registering: make(chan struct{}),
 	}
 	return c, c.load()
 }
@@ -72,8 +64,7 @@ type resource struct {
 	known bool
 	// version is the resource version that a server of this process last
 	// said, empty if none did.
-	version  string
-	deadline time.Time // when to write it, zero: it is written
+	version string
 }
 
 func newResources() map[schema.GroupVersionResource]*resource {
@@ -108,7 +99,7 @@ func (c *checkpoint) load() error {
 				continue
 			}
 			// From now on there is a checkpoint, even if it is empty.
-			if err := r.write(c.path(r)); err != nil {
+			if err := c.write(r); err != nil {
 				return err
 			}
 		case err != nil:
@@ -145,12 +136,15 @@ func (r *resource) read(path string) error {
 	return nil
 }
 
-func (r *resource) write(path string) error {
+// write puts a resource on the disk. Objects are never changed once they are remembered.
+func (c *checkpoint) write(r *resource) error {
+	c.mu.Lock()
 	objs := make([]runtime.Object, 0, len(r.items))
 	for _, obj := range r.items {
 		objs = append(objs, obj)
 	}
-	if err := objectfile.Write(path, objs); err != nil {
+	c.mu.Unlock()
+	if err := objectfile.Write(c.path(r), objs); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", r.name, err)
 	}
 	return nil
@@ -188,7 +182,7 @@ func (c *checkpoint) replace(r *resource, objs []runtime.Object) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.items, r.known = items, true
-	c.mark(r, soon)
+	c.pending.Mark(r, objectfile.Soon)
 	return nil
 }
 
@@ -197,20 +191,12 @@ func (c *checkpoint) set(r *resource, key types.NamespacedName, obj runtime.Obje
 	obj = r.kept(obj)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pause := later
-	if old := r.items[key]; old == nil || matters(old, obj) {
-		pause = soon
+	pause := objectfile.Later
+	if old := r.items[key]; old == nil || objectfile.Matters(old, obj) {
+		pause = objectfile.Soon
 	}
 	r.items[key] = obj
-	c.mark(r, pause)
-}
-
-// matters reports whether a change decides if a pod runs.
-func matters(old, obj runtime.Object) bool {
-	a, ok := old.(*corev1.Pod)
-	b, isPod := obj.(*corev1.Pod)
-	return ok && isPod && (a.UID != b.UID || a.Status.Phase != b.Status.Phase ||
-		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil))
+	c.pending.Mark(r, pause)
 }
 
 // drop forgets one object.
@@ -218,76 +204,17 @@ func (c *checkpoint) drop(r *resource, key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(r.items, key)
-	c.mark(r, soon)
-}
-
-// mark asks for r to be written. The caller holds mu.
-func (c *checkpoint) mark(r *resource, pause time.Duration) {
-	if at := time.Now().Add(pause); r.deadline.IsZero() || at.Before(r.deadline) {
-		r.deadline = at
-	}
-	select {
-	case c.wake <- struct{}{}:
-	default: // a change is waiting already
-	}
+	c.pending.Mark(r, objectfile.Soon)
 }
 
 // run writes what has changed until ctx ends, and then the rest.
 func (c *checkpoint) run(ctx context.Context) {
-	for {
-		var due <-chan time.Time
-		if next := c.nextDeadline(); !next.IsZero() {
-			due = time.After(time.Until(next))
-		}
-		select {
-		case <-ctx.Done():
-			c.writeDue(time.Now().Add(later))
-			return
-		case <-c.wake:
-		case <-due:
-			c.writeDue(time.Now())
-		}
-	}
-}
-
-func (c *checkpoint) nextDeadline() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var next time.Time
-	for _, r := range c.resources {
-		if !r.deadline.IsZero() && (next.IsZero() || r.deadline.Before(next)) {
-			next = r.deadline
-		}
-	}
-	return next
-}
-
-// writeDue writes the resources whose time has come. Objects are never changed
-// once they are remembered, so copies of the maps do.
-func (c *checkpoint) writeDue(now time.Time) {
-	var due, originals []*resource
-	c.mu.Lock()
-	for _, r := range c.resources {
-		if r.deadline.IsZero() || r.deadline.After(now) {
-			continue
-		}
-		r.deadline = time.Time{}
-		snapshot := &resource{name: r.name, gvk: r.gvk,
-			items: make(map[types.NamespacedName]runtime.Object, len(r.items))}
-		for key, obj := range r.items {
-			snapshot.items[key] = obj
-		}
-		due, originals = append(due, snapshot), append(originals, r)
-	}
-	c.mu.Unlock()
-	for i, r := range due {
-		if err := r.write(c.path(r)); err != nil {
+	c.pending.Run(ctx, func(r *resource) {
+		if err := c.write(r); err != nil {
 			c.log.WithError(err).Errorf("cannot write the node's checkpoint of %s; it is tried again", r.name)
-			c.mu.Lock()
-			c.mark(originals[i], later)
-			c.mu.Unlock()
+			c.pending.Mark(r, objectfile.Later)
 		}
-	}
+	})
 }
 
 // pod returns a pod as a server last said it, nil if none did. It must not be

@@ -1,6 +1,8 @@
-// Package origin is the one transport between the kubelet and the API. It parses
-// each request once, answers it itself or sends it on by an Uplink, and decodes,
-// changes and encodes an answer once.
+// Package origin is what stands between the kubelet and the API: the transport of the kubelet's
+// clients (Transport), which changes what pods see, the bootstrap pods before the home partition
+// (Bootstrap), and the ways to the servers (Way). What the path of a request means is read once,
+// by upstream's code, and goes with the request in its context. docs/architecture.md draws the
+// layers of a request.
 //
 // Pods of tenants show native names. The kubelet works with composite namespaces
 // ("default.t1"), which it needs to tell equally named pods of two tenants apart.
@@ -27,7 +29,9 @@
 // a list without the pods of the server would end them all.
 //
 // Where the cluster has several tenant partitions, agent/origin/route is the Uplink: it
-// makes one API server of them, with the collections of agent/origin/merge. Pods of the
+// makes one API server of them, with the collections of agent/origin/merge. Bootstrap pods are
+// none of these: they are told from the server's by versions of home, and a merged collection has
+// versions of its own. Pods of the
 // system spaces of partitions other than home have qualified namespaces (see
 // internal/space) and see native ones, as tenants do; all pods of such partitions get
 // the address of their own partition's API and name server.

@@ -2,7 +2,6 @@ package origin
 
 import (
 	"encoding/json"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,9 +24,7 @@ func (t *Transport) addExternalIPs(r *Request) error {
 	if body, err = withExternalIPs(body, ips); err != nil {
 		return err
 	}
-	r.setBody(body)
-	r.HTTP.ContentLength = int64(len(body))
-	r.HTTP.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	r.SetBody(body)
 	return nil
 }
 

@@ -170,6 +170,9 @@ func (a *podServer) set(f func()) {
 	f()
 }
 
+// ownNode is what a kubelet lists of the nodes.
+var ownNode = metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName}
+
 // node is a node with a kubelet that lists and watches its pods as the real one
 // does.
 type node struct {
@@ -212,7 +215,7 @@ func newNode(t *testing.T, server *podServer, dir string, fresh bool) *node {
 	}}
 	config.Wrap(server.road)
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return New(Direct(rt), Options{Bootstrap: n.Bootstrap})
+		return New(Direct(n.Before(rt)), Options{})
 	})
 	if n.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)

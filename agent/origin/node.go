@@ -24,7 +24,7 @@ func (b *Bootstrap) register(r *Request) error {
 	if err != nil {
 		return fmt.Errorf("reading the node of the kubelet: %w", err)
 	}
-	r.setBody(body)
+	r.SetBody(body)
 	info, err := wire.Serializer(r.ContentType)
 	if err != nil {
 		return nil //nolint:nilerr // the server says so

@@ -30,7 +30,7 @@ func TestTheKubeletSeesTheNodeThatItRegisters(t *testing.T) {
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		t.Fatal("without a server there is no list of nodes")
 	}
-	if all, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil ||
+	if all, err := n.client.CoreV1().Nodes().List(t.Context(), ownNode); err != nil ||
 		len(all.Items) != 0 {
 		t.Errorf("nobody has asked for a node yet: %v, %v", all, err)
 	}

@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"path"
 
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -85,27 +83,3 @@ type Partitions interface {
 	// that they are not known yet.
 	Current() (all []Partition, changed <-chan struct{})
 }
-
-// At returns a transport that sends all requests to the server at base by rt.
-func At(base *url.URL, rt http.RoundTripper) http.RoundTripper { return at{base: *base, rt: rt} }
-
-type at struct {
-	base url.URL
-	rt   http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (a at) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == a.base.Scheme && r.URL.Host == a.base.Host && a.base.Path == "" {
-		return a.rt.RoundTrip(r)
-	}
-	out := r.Clone(r.Context())
-	out.URL.Scheme, out.URL.Host, out.Host = a.base.Scheme, a.base.Host, ""
-	if a.base.Path != "" {
-		out.URL.Path = path.Join(a.base.Path, r.URL.Path)
-	}
-	return a.rt.RoundTrip(out)
-}
-
-// CloseIdleConnections drops connections that may hang.
-func (a at) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(a.rt) }

@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestRequestsAreParsed(t *testing.T) {
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	watchPath := schema.GroupVersionResource{Version: "v1", Resource: "watch"}
 	for target, want := range map[string]Request{
 		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1": {Verb: VerbList, Resource: podsResource},
 		"GET /api/v1/pods?watch=1":                          {Verb: VerbWatch, Resource: podsResource},
@@ -24,6 +27,17 @@ func TestRequestsAreParsed(t *testing.T) {
 		"GET /apis/storage.k8s.io/v1/csidrivers":     {Verb: VerbList, Resource: driverResource},
 		"GET /apis/example.com/v1/namespaces/a/api/v1/status": {Verb: VerbGet, Namespace: "a", Name: "v1",
 			Subresource: "status"},
+		"GET /api/v1/namespaces/a":        {Verb: VerbGet, Resource: namespaces, Name: "a"},
+		"GET /api/v1/namespaces/a/status": {Verb: VerbGet, Resource: namespaces, Name: "a", Subresource: "status"},
+		"PUT /api/v1/namespaces/a/finalize": {Verb: VerbUpdate, Resource: namespaces, Name: "a",
+			Subresource: "finalize"},
+		"GET /api/v1/namespaces?watch=true": {Verb: VerbWatch, Resource: namespaces},
+		// The verb in the path, as in the past: no collection that anybody has here.
+		"GET /api/v1/watch/pods":                             {Verb: VerbGet, Resource: watchPath, Name: "pods"},
+		"GET /api/v1/watch/namespaces/a/pods/b":              {Verb: VerbGet, Resource: watchPath, Name: "pods"},
+		"GET /api/v1/watch/nodes/n1?watch=1":                 {Verb: VerbGet, Resource: watchPath, Name: "nodes"},
+		"HEAD /api/v1/pods":                                  {Resource: podsResource},
+		"GET /api/v1/nodes?fieldSelector=metadata.name%3Dn1": {Verb: VerbList, Resource: nodeResource},
 		"GET /api": {Verb: VerbList}, "GET /apis/apps": {Verb: VerbList}, "HEAD /healthz": {},
 	} {
 		method, path, _ := strings.Cut(target, " ")

@@ -3,8 +3,6 @@ package origin
 import (
 	"fmt"
 	"net/http"
-
-	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // Options say what happens to requests and answers. The zero Options leave out
@@ -19,8 +17,6 @@ type Options struct {
 	ResolvConf string
 	// Workloads decide on the types of pods; nil leaves them as they are.
 	Workloads *Workloads
-	// Bootstrap adds the bootstrap pods and the checkpoint; nil adds nothing.
-	Bootstrap *Bootstrap
 	// NodeName is the name of the Node object.
 	NodeName string
 	// ExternalIPs are addresses of type ExternalIP in the status of the Node.
@@ -57,91 +53,28 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err := t.addExternalIPs(r); err != nil {
 		return nil, fmt.Errorf("adding the external addresses of the node: %w", err)
 	}
-	bootstrap := t.options.Bootstrap
-	if bootstrap != nil {
-		a, err := bootstrap.answer(r)
-		if err != nil {
-			return nil, err
-		}
-		if a != nil {
-			return t.respond(r, a)
-		}
-	}
 	resp, err := t.uplink.Send(r)
-	if err != nil {
-		if bootstrap == nil {
-			return nil, err
-		}
-		a, answerErr := bootstrap.detached(r)
-		if answerErr != nil {
-			return nil, answerErr
-		}
-		if a == nil {
-			return nil, err
-		}
-		return t.respond(r, a)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
 	}
-	if resp.StatusCode != http.StatusOK {
+	c := t.change(r)
+	if c == nil {
 		return resp, nil
 	}
-	if err := t.change(r, resp); err != nil {
+	if err := changeAnswer(r, resp, c, nil); err != nil {
 		_ = resp.Body.Close() // the error that counts is the other one
 		return nil, fmt.Errorf("reading %s for the kubelet: %w", r.Resource.Resource, err)
 	}
 	return resp, nil
 }
 
-// respond gives the answer of this node.
-func (t *Transport) respond(r *Request, a *answer) (*http.Response, error) {
-	var changes chain
-	if a.code == http.StatusOK {
-		changes = t.changes(r)
-	}
-	resp, err := a.response(r, changes)
-	if err != nil {
-		return nil, fmt.Errorf("answering for %s: %w", r.Resource.Resource, err)
-	}
-	return resp, nil
-}
-
-// change replaces the body of a server's answer, if the kubelet is to see
-// another one.
-func (t *Transport) change(r *Request, resp *http.Response) error {
-	ofNode := t.changes(r)
-	ofServer := ofNode
-	var local *localWatch
-	if b := t.options.Bootstrap; b != nil {
-		if f := b.follow(r); f != nil {
-			ofServer = append(chain{f}, ofNode...)
-			local = b.watch(r, f) // lists do not subscribe it
-		}
-	}
-	if len(ofServer) == 0 {
-		return nil
-	}
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
-	if err != nil {
-		return err
-	}
-	if r.Verb != VerbWatch {
-		return changeBody(r.HTTP.Context(), resp, info.Serializer, ofServer)
-	}
-	body, err := newWatchBody(r.HTTP.Context(),
-		watchOptions{info: info, server: resp.Body, ofServer: ofServer, ofNode: ofNode, local: local})
-	if err != nil {
-		return err
-	}
-	resp.Body = body
-	return nil
-}
-
-// changes are those of the answer to r that do not depend on who gives it.
-func (t *Transport) changes(r *Request) chain {
+// change is that of the answer to r, nil for none.
+func (t *Transport) change(r *Request) change {
 	switch rewritten(r) {
 	case "services":
-		return chain{filterServices{}}
+		return filterServices{}
 	case "pod":
-		return chain{pods{native: t.options.projector()}}
+		return pods{native: t.options.projector()}
 	case "pods":
 		w, o := t.options.Workloads, r.Options
 		// The kubelet's own view has every namespace; a watch has everything in
@@ -151,7 +84,7 @@ func (t *Transport) changes(r *Request) chain {
 		if w != nil && all && r.Verb == VerbWatch {
 			w.begin()
 		}
-		return chain{pods{native: t.options.projector(), workloads: w, all: all}}
+		return pods{native: t.options.projector(), workloads: w, all: all}
 	}
 	return nil
 }

@@ -3,12 +3,12 @@ package origin
 import (
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -26,8 +26,8 @@ func TestOnePathForAllChanges(t *testing.T) {
 			config := &rest.Config{Host: server.URL, QPS: -1,
 				ContentConfig: rest.ContentConfig{ContentType: contentType, AcceptContentTypes: contentType}}
 			config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-				return New(Direct(rt),
-					Options{Bootstrap: n.Bootstrap, Workloads: newWorkloads(t, apiServer(), &runtimesOfTest{})})
+				return New(Direct(n.Before(rt)),
+					Options{Workloads: newWorkloads(t, apiServer(), &runtimesOfTest{})})
 			})
 			client, err := kubernetes.NewForConfig(config)
 			must(t, err)
@@ -82,25 +82,39 @@ func TestOnePathForAllChanges(t *testing.T) {
 // TestUplinkGetsTheParsedRequest: it is what a router over several API servers
 // needs.
 func TestUplinkGetsTheParsedRequest(t *testing.T) {
-	s, _, err := store.Open(filepath.Join(t.TempDir(), "pods"))
+	up := &uplinkOfTest{}
+	transport := New(up, Options{})
+	resp, err := transport.RoundTrip(httptest.NewRequest("PATCH",
+		"/api/v1/namespaces/default.t1/pods/web/status", nil))
 	must(t, err)
-	b, err := NewBootstrap(BootstrapOptions{Store: s, Dir: filepath.Join(t.TempDir(), "checkpoint"), Fresh: true})
-	must(t, err)
-	for _, o := range []Options{{}, {Bootstrap: b}} {
-		up := &uplinkOfTest{}
-		transport := New(up, o)
-		resp, err := transport.RoundTrip(httptest.NewRequest("PATCH",
-			"/api/v1/namespaces/default.t1/pods/web/status", nil))
-		must(t, err)
-		must(t, resp.Body.Close())
-		if r := up.got; r == nil || r.Namespace != "default.t1" || r.Name != "web" || r.Subresource != "status" ||
-			r.Resource != podsResource {
-			t.Errorf("the uplink got %+v", r)
-		}
-		transport.CloseIdleConnections()
-		if !up.closed {
-			t.Error("idle connections stay")
-		}
+	must(t, resp.Body.Close())
+	if r := up.got; r == nil || r.Namespace != "default.t1" || r.Name != "web" || r.Subresource != "status" ||
+		r.Resource != podsResource {
+		t.Errorf("the uplink got %+v", r)
+	}
+	transport.CloseIdleConnections()
+	if !up.closed {
+		t.Error("idle connections stay")
+	}
+}
+
+// TestAPathIsReadOnce: whoever gets a request next finds in its context what the path means, and
+// reads it again only if somebody has changed the path.
+func TestAPathIsReadOnce(t *testing.T) {
+	first := parse(httptest.NewRequest("GET", "/api/v1/namespaces/default.t1/pods/web", nil))
+	info, ok := request.RequestInfoFrom(first.HTTP.Context())
+	if !ok || info.Namespace != "default.t1" {
+		t.Fatalf("the context has %+v", info)
+	}
+	info.Name, info.Parts = "read", []string{"pods", "read"}
+	if again := parse(first.HTTP); again.HTTP != first.HTTP || again.Name != "read" {
+		t.Errorf("read again: %+v", again)
+	}
+	other := first.HTTP.Clone(t.Context())
+	other = other.WithContext(first.HTTP.Context())
+	other.URL.Path = "/api/v1/namespaces/default/pods/web"
+	if again := parse(other); again.Namespace != "default" || again.Name != "web" {
+		t.Errorf("the path of another request counts: %+v", again)
 	}
 }
 

@@ -1,7 +1,6 @@
 package origin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/origin/wire"
@@ -23,20 +21,20 @@ type watchOptions struct {
 	info runtime.SerializerInfo
 	// server is the body of the server's answer; nil if there is none.
 	server io.ReadCloser
-	// ofServer and ofNode change the events of the server and of this node.
-	ofServer, ofNode chain
+	// ofServer changes the events of the server.
+	ofServer change
 	// local are the events of this node; nil if it has none.
 	local *localWatch
 }
 
-// watchBody is the body of a watch: the server's events and those of this node,
-// each decoded, changed and encoded once.
+// watchBody is the body of a watch: the server's events, each decoded, changed and
+// encoded once, and those of this node.
 type watchBody struct {
 	watchOptions
 	ctx  context.Context // of the request
 	pipe *io.PipeReader
 	out  *io.PipeWriter
-	enc  streaming.Encoder
+	enc  wire.EventWriter
 
 	closing sync.Once
 	done    chan struct{}
@@ -49,21 +47,26 @@ type serverEvent struct {
 }
 
 func newWatchBody(ctx context.Context, o watchOptions) (io.ReadCloser, error) {
-	stream := o.info.StreamSerializer
-	if stream == nil {
-		return nil, fmt.Errorf("%q is not a format of watches", o.info.MediaType)
-	}
 	if o.local == nil {
 		o.local = &localWatch{}
 	}
 	w := &watchBody{watchOptions: o, ctx: ctx, done: make(chan struct{})}
 	w.pipe, w.out = io.Pipe()
-	w.enc = streaming.NewEncoder(stream.NewFrameWriter(w.out), stream.Serializer)
+	var err error
+	if w.enc, err = wire.WriteEvents(o.info, w.out); err != nil {
+		return nil, err
+	}
+	var events wire.EventReader
+	if w.server != nil {
+		if events, err = wire.ReadEvents(o.info, w.server); err != nil {
+			return nil, err
+		}
+	}
 	stop := context.AfterFunc(ctx, func() { _ = w.Close() }) // fails only if it is closed already
 	w.local.subscribe()
 	received := make(chan serverEvent)
 	if w.server != nil {
-		go w.receive(received)
+		go w.receive(events, received)
 	}
 	go func() {
 		defer stop()
@@ -91,12 +94,10 @@ func (w *watchBody) Close() error {
 }
 
 // receive reads the server's events.
-func (w *watchBody) receive(out chan<- serverEvent) {
-	stream := w.info.StreamSerializer
-	events := streaming.NewDecoder(stream.NewFrameReader(w.server), stream.Serializer)
+func (w *watchBody) receive(events wire.EventReader, out chan<- serverEvent) {
 	for {
 		var e serverEvent
-		_, _, e.err = events.Decode(nil, &e.WatchEvent)
+		e.WatchEvent, e.err = events.Next()
 		select {
 		case out <- e:
 		case <-w.done:
@@ -115,7 +116,7 @@ var errExpired = errors.New("the client has to list again")
 // reader.
 func (w *watchBody) pump(received <-chan serverEvent) error {
 	l := w.local
-	err := l.begin(w.nodeEvent)
+	err := l.begin(w.encode)
 	var ended <-chan time.Time // a server ends its watches itself
 	if w.server == nil {
 		timer := time.NewTimer(l.lasts)
@@ -133,7 +134,7 @@ func (w *watchBody) pump(received <-chan serverEvent) error {
 		case <-l.again:
 			err = errExpired
 		case <-l.signal:
-			err = l.changes(w.nodeEvent)
+			err = l.changes(w.encode)
 		case e := <-received:
 			err = w.serverEvent(e)
 		}
@@ -154,19 +155,6 @@ func (w *watchBody) expire() error {
 	return io.EOF
 }
 
-// nodeEvent writes an event of this node. obj has its kind set, and is not used
-// elsewhere.
-func (w *watchBody) nodeEvent(kind watch.EventType, obj runtime.Object) error {
-	_, omit, err := w.ofNode.event(w.ctx, kind, obj)
-	if err != nil {
-		return reading(err)
-	}
-	if omit {
-		return nil
-	}
-	return w.encode(kind, obj)
-}
-
 // serverEvent writes an event of the server, unless it is left out.
 func (w *watchBody) serverEvent(e serverEvent) error {
 	if errors.Is(e.err, io.EOF) || errors.Is(e.err, io.ErrUnexpectedEOF) {
@@ -179,7 +167,7 @@ func (w *watchBody) serverEvent(e serverEvent) error {
 	switch kind {
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
 	default:
-		return w.enc.Encode(&e.WatchEvent)
+		return w.enc.Event(&e.WatchEvent)
 	}
 	obj, _, err := w.info.Serializer.Decode(e.Object.Raw, nil, nil)
 	if err != nil {
@@ -194,15 +182,15 @@ func (w *watchBody) serverEvent(e serverEvent) error {
 	case changed:
 		return w.encode(kind, obj)
 	}
-	return w.enc.Encode(&e.WatchEvent)
+	return w.enc.Event(&e.WatchEvent)
 }
 
+// encode writes an event of an object, whose kind is set.
 func (w *watchBody) encode(kind watch.EventType, obj runtime.Object) error {
-	var raw bytes.Buffer
-	if err := w.info.Serializer.Encode(obj, &raw); err != nil {
+	if err := w.enc.Object(kind, obj); err != nil {
 		return reading(err)
 	}
-	return w.enc.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw.Bytes()}})
+	return nil
 }
 
 func reading(err error) error { return fmt.Errorf("reading a watch for the kubelet: %w", err) }

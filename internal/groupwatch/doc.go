@@ -24,5 +24,6 @@
 // revision that all streams have reached, and no event has it; a list is what the datastore has at its revision,
 // whole or not at all. Bytes of objects pass unchanged.
 //
-// server's and agent's wiring may import it. It imports nothing of Kubernetes' server.
+// server's and agent's wiring may import it. Of Kubernetes' server it imports
+// what reads the paths of requests.
 package groupwatch

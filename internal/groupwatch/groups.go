@@ -17,10 +17,6 @@ import (
 // Name is the name of the component that follows the configurations.
 const Name = "service-groups"
 
-// maxTables is how many changes of the configurations are remembered. A watch from
-// before the oldest one gets 410.
-const maxTables = 1000
-
 // Servers are those of the cluster.
 type Servers interface {
 	// Group is where servers of a group are now, each "host:port"; none if the one that a
@@ -41,8 +37,10 @@ type Groups struct {
 	spread time.Duration
 	faults faults
 
-	mu      sync.Mutex
-	tables  []since // in order
+	// mu is taken under memory.mu, when a watch begins; no other lock is taken under it.
+	mu sync.Mutex
+	// tables are who owned what. A watch from before the oldest one gets 410.
+	tables  ownership.History[since]
 	changed chan struct{}
 }
 
@@ -53,6 +51,9 @@ type since struct {
 	// streams are those that have all events together.
 	streams []string
 }
+
+// Since implements ownership.Dated.
+func (s since) Since() int64 { return s.at }
 
 // New makes a Groups that knows nothing yet, and whose clients wait until it does.
 func New(servers Servers, log *logrus.Entry) *Groups {
@@ -93,17 +94,15 @@ func (g *Groups) set(all []ownership.Config, at int64, listed bool) {
 	t := since{at: at, table: ownership.NewTable(all), streams: streamsOf(all)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	first := len(g.tables) == 0
-	switch {
-	case listed:
-		g.tables = nil
-	case len(g.tables) == maxTables:
-		g.tables = g.tables[1:]
+	_, _, known := g.tables.Ends()
+	if listed {
+		g.tables.Begin(t)
+	} else {
+		g.tables.Add(t)
 	}
-	g.tables = append(g.tables, t)
 	close(g.changed)
 	g.changed = make(chan struct{})
-	if first {
+	if !known {
 		g.know()
 	}
 }
@@ -146,10 +145,11 @@ func (g *Groups) reads() bool { return g.known.Err() != nil || g.expected.Load()
 func (g *Groups) owner(tenant string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.tables) == 0 {
+	_, last, ok := g.tables.Ends()
+	if !ok {
 		return ""
 	}
-	group, _ := g.tables[len(g.tables)-1].table.Owner(tenant)
+	group, _ := last.table.Owner(tenant)
 	return group
 }
 
@@ -157,10 +157,8 @@ func (g *Groups) owner(tenant string) string {
 func (g *Groups) oldest() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.tables) == 0 {
-		return 0
-	}
-	return g.tables[0].at
+	oldest, _, _ := g.tables.Ends()
+	return oldest.at
 }
 
 // from are who owned what after a revision, with the table in force at it first. It is
@@ -168,12 +166,7 @@ func (g *Groups) oldest() int64 {
 func (g *Groups) from(rev int64) ([]since, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, t := range slices.Backward(g.tables) {
-		if t.at <= rev {
-			return slices.Clone(g.tables[i:]), true
-		}
-	}
-	return nil, false
+	return g.tables.From(rev)
 }
 
 // after are the changes after a revision, and what is closed at the next one. It is false
@@ -181,9 +174,6 @@ func (g *Groups) from(rev int64) ([]since, bool) {
 func (g *Groups) after(rev int64) ([]since, <-chan struct{}, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := len(g.tables)
-	for i > 0 && g.tables[i-1].at > rev {
-		i--
-	}
-	return slices.Clone(g.tables[i:]), g.changed, i > 0
+	all, ok := g.tables.After(rev)
+	return all, g.changed, ok
 }

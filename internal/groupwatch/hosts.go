@@ -21,7 +21,10 @@ const (
 	lookout = time.Second
 )
 
-// faults are when servers last did not answer.
+// faults are when servers last did not answer a request or broke a stream. They say in which order
+// servers are asked, and probe nothing: all the others have the answer, too. What
+// server/partition/connect remembers is of dials, and for seconds: it has a few servers of one
+// partition, and nobody else to ask.
 type faults struct {
 	mu sync.Mutex
 	at map[string]time.Time

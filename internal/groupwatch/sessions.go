@@ -13,6 +13,11 @@ const (
 )
 
 // memory has the watches of a client, so that it can come back to them.
+//
+// Locks are taken in this order: memory.mu, then session.mu or Groups.mu. The lock of faults is
+// never held with another one. Nobody sends, reads or waits under any of them: merge takes
+// session.mu for one step of the machine, and does afterwards what that said. The machine of a watch
+// that has ended is used under memory.mu alone.
 type memory struct {
 	mu     sync.Mutex
 	byName map[string]*sessions
@@ -34,7 +39,7 @@ type session struct {
 	memory *memory
 	name   string
 
-	mu     sync.Mutex
+	mu     sync.Mutex // after memory.mu
 	m      *machine
 	closed bool
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
@@ -42,7 +44,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header.Get("Upgrade") != "" {
 		return t.base.RoundTrip(req)
 	}
-	tenant, everything := target(req.URL.Path)
+	tenant, everything := target(req)
 	switch {
 	case tenant != "":
 		return t.owners(req, tenant)
@@ -90,24 +92,33 @@ func (t *transport) initial(req *http.Request, query url.Values) (*http.Response
 		"sendInitialEvents: the streams of service groups do not begin with what there is: list it"), nil
 }
 
-// target says what a path reads: all objects of a resource, or something of a tenant.
-func target(path string) (tenant string, everything bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case len(parts) >= 3 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis":
-		parts = parts[3:]
-	default:
-		return "", false
+// paths are read as an API server does, which takes these prefixes for those of APIs.
+var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api")}
+
+// target says what a request reads: all objects of a resource, or something of a tenant. Who sends
+// it may have read its path already. The context can also be that of a request that this server
+// answers, with another path.
+func target(req *http.Request) (tenant string, everything bool) {
+	info, known := request.RequestInfoFrom(req.Context())
+	if !known || info.Path != req.URL.Path {
+		var err error
+		if info, err = paths.NewRequestInfo(req); err != nil {
+			return "", false
+		}
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		if tenant, _ := space.SplitNamespace(parts[1]); !space.IsSystem(tenant) {
+	switch {
+	case !info.IsResourceRequest, info.Resource == "namespaces" && len(info.Parts) > 1:
+		return "", false
+	case info.Namespace != "":
+		if tenant, _ := space.SplitNamespace(info.Namespace); !space.IsSystem(tenant) {
 			return tenant, false
 		}
 		return "", false
 	}
-	return "", len(parts) == 1 && parts[0] != partitionapi.Resource
+	// A watch that only its path asks for, as in the past, is none that can be merged.
+	asks := info.Verb == "list" || req.URL.Query().Has("watch")
+	return "", asks && len(info.Parts) == 1 && info.Resource != partitionapi.Resource
 }
 
 // owners reads of a tenant at a server of the group that owns it, which has it in its

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -40,9 +39,6 @@ const (
 type Options struct {
 	// Dir is the agent directory; the list is kept in it.
 	Dir string
-	// Own sends requests to the servers of the partition that has the node, at URL.
-	Own http.RoundTripper
-	URL string
 	// Files are the credential of the node. They need not exist before it has joined.
 	Files pki.NodeFiles
 	// Home changes the way to the home partition; nil leaves it.
@@ -59,19 +55,21 @@ type Options struct {
 // Source are the partitions of the cluster.
 type Source struct {
 	o    Options
-	own  http.RoundTripper
-	home *road
+	own  *origin.Way // to the partition that has the node, once it has joined
+	home *origin.Way
 	way  http.RoundTripper // to home, with what Options.Home made of it
 
-	mu      sync.Mutex
-	known   bool
-	last    joinapi.Partitions
-	current []origin.Partition
-	changed chan struct{}
-	ways    map[string]*way // to other partitions than that of the node
-	running context.Context // nil while the component does not run
-	dialers sync.WaitGroup
-	refused string // the last list that was not taken over
+	mu sync.Mutex
+	// homeIsOwn says that home is the partition that has the node, as far as is known.
+	homeIsOwn bool
+	known     bool
+	last      joinapi.Partitions
+	current   []origin.Partition
+	changed   chan struct{}
+	ways      map[string]*way // to other partitions than that of the node
+	running   context.Context // nil while the component does not run
+	dialers   sync.WaitGroup
+	refused   string // the last list that was not taken over
 	// restored is when the partition of the node was restored last, by whatever list.
 	restored   string
 	restoredAt chan struct{} // closed when that changes
@@ -86,33 +84,17 @@ type Source struct {
 type way struct {
 	identity string // of the partition, empty while it is not known
 	dialer   *loadbalancer.Dialer
-	rt       http.RoundTripper
+	to       *origin.Way
 	stop     context.CancelFunc
 }
-
-// road leads to home, which may turn out to be elsewhere than was assumed.
-type road struct {
-	to atomic.Pointer[http.RoundTripper]
-}
-
-// RoundTrip implements http.RoundTripper.
-func (r *road) RoundTrip(q *http.Request) (*http.Response, error) { return (*r.to.Load()).RoundTrip(q) }
-
-// CloseIdleConnections drops connections that may hang.
-func (r *road) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(*r.to.Load()) }
 
 // New returns a Source that knows what an earlier one in the same directory knew.
 func New(o Options) (*Source, error) {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", FollowerName)
 	}
-	base, err := url.Parse(o.URL)
-	if err != nil {
-		return nil, fmt.Errorf("address of the servers: %w", err)
-	}
-	s := &Source{o: o, own: origin.At(base, o.Own), home: &road{}, changed: make(chan struct{}),
+	s := &Source{o: o, own: &origin.Way{}, home: &origin.Way{}, homeIsOwn: true, changed: make(chan struct{}),
 		restoredAt: make(chan struct{}), ended: make(chan struct{}), ways: map[string]*way{}}
-	s.home.to.Store(&s.own)
 	s.way = s.home
 	if o.Home != nil {
 		s.way = o.Home(s.home)
@@ -124,8 +106,18 @@ func New(o Options) (*Source, error) {
 	return s, nil
 }
 
-// Own leads to the partition that has the node, wherever the URL of a request points.
-func (s *Source) Own() http.RoundTripper { return s.own }
+// Connect lets the node reach the servers of its own partition, at base by rt.
+func (s *Source) Connect(base *url.URL, rt http.RoundTripper) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own.CloseIdleConnections() // of an earlier credential
+	if s.own.Lead(base, rt); s.homeIsOwn {
+		s.home.Follow(s.own)
+	}
+}
+
+// Own leads to the partition that has the node.
+func (s *Source) Own() *origin.Way { return s.own }
 
 // Home leads to the home partition, without what Options.Home made of it.
 func (s *Source) Home() http.RoundTripper { return s.home }
@@ -342,19 +334,24 @@ func (s *Source) use(l joinapi.Partitions) error {
 		}
 		one := partition(p)
 		one.Node = p.Name == l.Self
-		if w := ways[p.Name]; w != nil {
+		w := ways[p.Name]
+		if w != nil {
 			w.dialer.Learn(p.Servers)
-			one.Transport = w.rt
+			one.Transport = w.to
 		} else {
 			one.Transport = s.own
 		}
 		if p.Home {
-			home, one.Transport = one.Transport, s.way
+			if w != nil {
+				home = w.to
+			}
+			one.Transport = s.way
 		}
 		current = append(current, one)
 	}
 	old := s.ways
-	s.home.to.Store(&home)
+	s.home.Follow(home)
+	s.homeIsOwn = home == s.own
 	s.ways, s.last, s.current, s.known = ways, l, current, true
 	for name, w := range ways {
 		if old[name] != w {
@@ -384,7 +381,7 @@ func (s *Source) newWay() (*way, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &way{dialer: d, rt: origin.At(base, rt), stop: func() {}}, nil
+	return &way{dialer: d, to: origin.At(base, rt), stop: func() {}}, nil
 }
 
 // partition is one as pods need it.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,14 +118,19 @@ func (c *cluster) source(own *server, o Options) (s *Source, stop func()) {
 	c.log = hook
 	config := &rest.Config{Host: own.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.ServerCA,
 		CertFile: c.files.Client.Cert, KeyFile: c.files.Client.Key}}
-	var err error
-	if o.Own, err = rest.TransportFor(config); err != nil {
+	rt, err := rest.TransportFor(config)
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	o.Dir, o.Files, o.URL, o.Log = c.dir, c.files, own.URL, logrus.NewEntry(logger)
+	base, err := url.Parse(own.URL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	o.Dir, o.Files, o.Log = c.dir, c.files, logrus.NewEntry(logger)
 	if s, err = New(o); err != nil {
 		c.t.Fatal(err)
 	}
+	s.Connect(base, rt)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, part := range []interface {
@@ -428,7 +434,7 @@ func TestNodePortsOfPartitions(t *testing.T) {
 // TestDeadCredential: the agent ends when a server says that the credential of the node is
 // dead, and not by any other refusal.
 func TestDeadCredential(t *testing.T) {
-	s, err := New(Options{Dir: t.TempDir(), URL: "https://127.0.0.1:1", Own: http.DefaultTransport})
+	s, err := New(Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

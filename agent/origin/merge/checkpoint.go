@@ -11,16 +11,13 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/a4s-io/a4s/agent/origin/objectfile"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// Pauses between a change and its way to the disk: a pod that a checkpoint lacks
-// would be ended, while all else only makes pods wait.
-const (
-	soon  = 200 * time.Millisecond
-	later = 5 * time.Second
-	calm  = 10 * time.Second // for all but pods
-)
+// calm is the pause between a change and its way to the disk for all but pods: it only makes
+// pods wait.
+const calm = 10 * time.Second
 
 // begunFile is there once it is on disk which partitions the node knows: then one
 // without a directory has joined since. No partition has a name like this.
@@ -34,9 +31,9 @@ type checkpoint struct {
 	disk disk
 	log  *logrus.Entry
 
-	wake  chan struct{}
-	mu    sync.Mutex
-	dirty map[dirtyFile]time.Time // when to write
+	pending *objectfile.Pending[dirtyFile]
+
+	mu sync.Mutex
 	// admitted are the partitions whose directories are theirs.
 	admitted map[string]bool
 }
@@ -49,8 +46,8 @@ type dirtyFile struct {
 // openCheckpoint opens a directory; an empty name means none. fresh says that the
 // node never had a pod.
 func openCheckpoint(dir string, fresh bool, on disk, log *logrus.Entry) (*checkpoint, error) {
-	c := &checkpoint{dir: dir, disk: on, log: log, wake: make(chan struct{}, 1),
-		dirty: map[dirtyFile]time.Time{}, admitted: map[string]bool{}}
+	c := &checkpoint{dir: dir, disk: on, log: log,
+		pending: objectfile.NewPending[dirtyFile](), admitted: map[string]bool{}}
 	if dir == "" {
 		return c, nil
 	}
@@ -170,11 +167,7 @@ func (c *checkpoint) remove(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.admitted, name)
-	for f := range c.dirty {
-		if f.from.name == name {
-			delete(c.dirty, f)
-		}
-	}
+	c.pending.Forget(func(f dirtyFile) bool { return f.from.name == name })
 	if _, err := c.disk.Stat(c.partition(name)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -223,74 +216,26 @@ func (c *checkpoint) mark(s *set, from *source, now bool) {
 	}
 	pause := calm
 	if s.resource == podsResource {
-		if pause = later; now {
-			pause = soon
+		if pause = objectfile.Later; now {
+			pause = objectfile.Soon
 		}
 	}
-	c.mu.Lock()
-	f, at := dirtyFile{s, from}, time.Now().Add(pause)
-	if due, ok := c.dirty[f]; !ok || at.Before(due) {
-		c.dirty[f] = at
-	}
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default: // a change is waiting already
-	}
+	c.pending.Mark(dirtyFile{s, from}, pause)
 }
 
 // run writes what has changed until ctx ends, and then the rest.
 func (c *checkpoint) run(ctx context.Context) {
-	for {
-		var due <-chan time.Time
-		if next := c.next(); !next.IsZero() {
-			due = time.After(time.Until(next))
-		}
-		select {
-		case <-ctx.Done():
-			c.write(time.Now().Add(calm))
-			return
-		case <-c.wake:
-		case <-due:
-			c.write(time.Now())
-		}
-	}
-}
-
-func (c *checkpoint) next() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var next time.Time
-	for _, at := range c.dirty {
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	return next
-}
-
-// write writes the collections whose time has come.
-func (c *checkpoint) write(now time.Time) {
-	var due []dirtyFile
-	c.mu.Lock()
-	for f, at := range c.dirty {
-		if !at.After(now) {
-			due = append(due, f)
-			delete(c.dirty, f)
-		}
-	}
-	c.mu.Unlock()
-	for _, f := range due {
+	c.pending.Run(ctx, func(f dirtyFile) {
 		objs, ok := f.set.of(f.from)
 		if !ok {
-			continue // it has left, or is not known
+			return // it has left, or is not known
 		}
 		if err := c.writeFile(f, objs); err != nil {
 			c.log.WithError(err).Errorf("cannot write the checkpoint of %s of partition %s; it is tried again",
 				f.set.resource.Resource, f.from.name)
 			c.mark(f.set, f.from, false)
 		}
-	}
+	})
 }
 
 // errNotAdmitted is why nothing is written that another partition's would stand beside.

@@ -37,6 +37,11 @@ type Options struct {
 }
 
 // Collections are the merged collections.
+//
+// Locks are taken in this order: Collections.mu, then set.mu (of one set at a time) or
+// checkpoint.mu, then those of Placement and of objectfile.Pending. A feed takes no Collections.mu:
+// Leave and reopen wait under it until feeds have ended. The disk is used under Collections.mu and
+// checkpoint.mu, never under set.mu, so lists and watches do not wait for it.
 type Collections struct {
 	o         Options
 	files     *checkpoint

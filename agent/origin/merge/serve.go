@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/origin"
@@ -124,8 +122,7 @@ func (s *set) await(ctx context.Context) ([]runtime.Object, int64, error) {
 type stream struct {
 	set   *set
 	match matcher
-	info  runtime.SerializerInfo
-	enc   streaming.Encoder
+	to    wire.EventWriter
 	lasts time.Duration
 	// bookmarks says that the client wants to know how far it has come.
 	bookmarks bool
@@ -150,8 +147,11 @@ func (s *set) watch(r *origin.Request, match matcher, from int64, objs []runtime
 		return nil, err
 	}
 	in, out := io.Pipe()
-	w := &stream{set: s, match: match, info: info, lasts: defaultWatch, bookmarks: r.Options.AllowWatchBookmarks,
-		enc: streaming.NewEncoder(info.StreamSerializer.NewFrameWriter(out), info.StreamSerializer.Serializer)}
+	to, err := wire.WriteEvents(info, out)
+	if err != nil {
+		return nil, err
+	}
+	w := &stream{set: s, match: match, to: to, lasts: defaultWatch, bookmarks: r.Options.AllowWatchBookmarks}
 	if seconds := r.Options.TimeoutSeconds; seconds != nil && *seconds > 0 {
 		w.lasts = time.Duration(*seconds) * time.Second
 	}
@@ -171,7 +171,7 @@ func (s *set) watch(r *origin.Request, match matcher, from int64, objs []runtime
 // run writes events until the watch ends, and returns the error for the reader.
 func (w *stream) run(ctx context.Context, version int64, objs []runtime.Object) error {
 	for _, obj := range objs {
-		if err := w.write(watch.Added, obj); err != nil {
+		if err := w.to.Object(watch.Added, obj); err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (w *stream) run(ctx context.Context, version int64, objs []runtime.Object) 
 		changes, more, err := w.set.since(version)
 		if err != nil {
 			gone := wire.Failure(http.StatusGone, metav1.StatusReasonExpired, err.Error())
-			if err := w.write(watch.Error, gone); err != nil {
+			if err := w.to.Object(watch.Error, gone); err != nil {
 				return err
 			}
 			return io.EOF
@@ -218,7 +218,7 @@ func (w *stream) finish(version int64) error {
 		return err
 	}
 	m.SetResourceVersion(formatVersion(version))
-	if err := w.write(watch.Bookmark, mark); err != nil {
+	if err := w.to.Object(watch.Bookmark, mark); err != nil {
 		return err
 	}
 	return io.EOF
@@ -230,11 +230,11 @@ func (w *stream) change(c change) error {
 	is := c.obj != nil && w.match(c.obj)
 	switch {
 	case is && was:
-		return w.write(watch.Modified, c.obj)
+		return w.to.Object(watch.Modified, c.obj)
 	case is:
-		return w.write(watch.Added, c.obj)
+		return w.to.Object(watch.Added, c.obj)
 	case was && c.obj == nil:
-		return w.write(watch.Deleted, c.gone)
+		return w.to.Object(watch.Deleted, c.gone)
 	case was:
 		last := c.old.DeepCopyObject()
 		m, err := meta.Accessor(last)
@@ -242,15 +242,7 @@ func (w *stream) change(c change) error {
 			return err
 		}
 		m.SetResourceVersion(formatVersion(c.version))
-		return w.write(watch.Deleted, last)
+		return w.to.Object(watch.Deleted, last)
 	}
 	return nil
-}
-
-func (w *stream) write(kind watch.EventType, obj runtime.Object) error {
-	var raw bytes.Buffer
-	if err := w.info.Serializer.Encode(obj, &raw); err != nil {
-		return err
-	}
-	return w.enc.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw.Bytes()}})
 }

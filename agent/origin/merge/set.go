@@ -8,12 +8,13 @@ import (
 	"sync"
 
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/a4s-io/a4s/agent/origin/objectfile"
 )
 
 // ringSize is how many changes are kept for watches.
@@ -56,7 +57,8 @@ type change struct {
 	old, obj, gone runtime.Object
 }
 
-// set is one collection of all partitions.
+// set is one collection of all partitions. Its lock is taken after Collections.mu, and before those
+// of Placement and objectfile.Pending (see Collections); watches wait for news without it.
 type set struct {
 	kind
 	placement *Placement
@@ -199,7 +201,7 @@ func (s *set) give(from *source, obj runtime.Object) (matter bool) {
 		old = claims[0].obj
 	}
 	if i := s.find(from, key); i >= 0 {
-		matter = matters(claims[i].obj, obj)
+		matter = objectfile.Matters(claims[i].obj, obj)
 		claims[i] = c
 	} else {
 		matter = true
@@ -371,14 +373,6 @@ func uidOf(obj runtime.Object) types.UID {
 		return ""
 	}
 	return m.GetUID()
-}
-
-// matters reports whether a change decides if a pod runs.
-func matters(old, obj runtime.Object) bool {
-	a, ok := old.(*corev1.Pod)
-	b, isPod := obj.(*corev1.Pod)
-	return ok && isPod && (a.UID != b.UID || a.Status.Phase != b.Status.Phase ||
-		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil))
 }
 
 func formatVersion(v int64) string { return strconv.FormatInt(v, 10) }

@@ -1,5 +1,5 @@
 // Package objectfile keeps a collection of objects of one kind in a file. It is the
-// format of the checkpoints of a node.
+// format of the checkpoints of a node, and says when they are written.
 //
 // Invariants: a file is replaced as a whole or not at all; what cannot be read as
 // objects of the kind is an error, never a shorter collection.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
 	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/merge"
 	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
@@ -52,7 +53,7 @@ func withBootstrap(t *testing.T, home *partitiontest.Server, dir string, fresh b
 		<-done
 	})
 	p := home.Partition(true)
-	p.Transport = origin.New(origin.Direct(p.Transport), origin.Options{Bootstrap: b})
+	p.Transport = b.Before(p.Transport)
 	return p, kept
 }
 
@@ -105,4 +106,32 @@ func TestBootstrapPodsAreOfHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(map[string]types.UID{"kube-system.tp2.system/agent": "2", "default.t1/web": "1"})
+}
+
+// TestBootstrapPodsAreJudgedByVersionsOfHome is why bootstrap pods stand before the home partition
+// and are no source of the merged collections: a pod that home has taken over and does not list is
+// gone if the list is newer than that, and is still to come if it is older. The versions of a merged
+// list are above all of home's, so each such pod would end.
+func TestBootstrapPodsAreJudgedByVersionsOfHome(t *testing.T) {
+	home, tp2 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2")
+	tp2.Put(t, "pods", pod("kube-system", "agent", "2"))
+	first, kept := withBootstrap(t, home, t.TempDir(), true)
+	for uid, version := range map[types.UID]string{"8": "50", "9": "500"} { // home is at 100
+		if _, err := kept.Create(pod("kube-system", "of-"+string(uid), uid)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kept.MarkPersisted(uid, uid, version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := newNode(t, Options{Partitions: newDirectory(first, tp2.Partition(false)), Dir: t.TempDir(), Fresh: true})
+	k := n.kubelet(t)
+	eventually(t, func() bool {
+		got := k.last()
+		return len(got) == 2 && got["kube-system/of-9"] == "9" && got["kube-system.tp2.system/agent"] == "2"
+	}, func() any { return k.last() })
+	list, err := n.client(t).CoreV1().Pods("").List(t.Context(), ownPods)
+	if err != nil || !merge.IsLocal(list.ResourceVersion) {
+		t.Errorf("the version of the merged list is %s, %v", list.ResourceVersion, err)
+	}
 }

@@ -25,11 +25,9 @@
 //
 //	origin.New(router, origin.Options{Partition: router.Partition, ...})
 //
-// without Options.Bootstrap: bootstrap pods are of the home partition, whose Transport
-// is origin.New(origin.Direct(...), origin.Options{Bootstrap: ...}).
-//
 // and that of the service proxy and the pod network is origin.Plain(router.Through(...)),
-// with the transport that they had.
+// with the transport that they had. Bootstrap pods are of the home partition: origin.Bootstrap
+// stands before its Transport.
 //
 // agent/cluster/partitions says which partitions there are, and how they are reached.
 //

@@ -29,7 +29,7 @@ func (t *table) event(q *origin.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if body != nil {
-		setBody(q, body)
+		q.SetBody(body)
 	}
 	switch q.Verb {
 	case origin.VerbCreate, origin.VerbUpdate:
@@ -42,7 +42,7 @@ func (t *table) event(q *origin.Request) (*http.Response, error) {
 			if err != nil || resp.StatusCode != http.StatusNotFound || t.node == nil {
 				return resp, err
 			}
-			setBody(q, body)
+			q.SetBody(body)
 		}
 	}
 	p, composite := t.owner(q.Namespace)
@@ -66,10 +66,10 @@ func (t *table) newEvent(q *origin.Request, body []byte) (*http.Response, error)
 		}
 		if ref != nil && merge.IsLocal(ref.ResourceVersion) {
 			ref.ResourceVersion = ""
-			if body, err = encode(info, obj); err != nil {
+			if body, err = wire.Encode(info, obj); err != nil {
 				return nil, err
 			}
-			setBody(q, body)
+			q.SetBody(body)
 		}
 	}
 	if p == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/a4s-io/a4s/agent/origin/wire"
 )
@@ -22,9 +23,13 @@ var (
 	errRefused = errors.New("it has not answered lately")
 )
 
-// guard bounds how long a partition is waited for. One that did not answer in time is
-// probed at once: a request may be slow by itself, as by a webhook. If it does not answer that
-// either, it is asked by probes only, until it does.
+// guard leads to a partition, remembers whether it answers, and bounds how long it is waited for.
+// One that did not answer in time is probed at once: a request may be slow by itself, as by a
+// webhook. If it does not answer that either, it is asked by probes only, until it does.
+//
+// agent/cluster/loadbalancer probes each server, whether it is asked or not, and takes connections
+// away from it. A guard has one partition, whose servers that chooses, and probes only in doubt: it
+// decides whether a request is sent at all.
 type guard struct {
 	ctx          context.Context // of the probes
 	name         string
@@ -33,9 +38,35 @@ type guard struct {
 	log          *logrus.Entry
 
 	mu       sync.Mutex
-	probing  bool // since a request was not answered in time
+	failure  error // of the last request, nil for an answer
+	probing  bool  // since a request was not answered in time
 	refusing bool
 	probes   sync.WaitGroup
+}
+
+// RoundTrip implements http.RoundTripper, for what may last as long as its client likes.
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := g.rt.RoundTrip(r)
+	if err != nil && errors.Is(context.Cause(r.Context()), context.Canceled) {
+		return nil, err // it says nothing of the partition
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failure = err
+	return resp, err
+}
+
+// CloseIdleConnections drops connections that may hang.
+func (g *guard) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(g.rt) }
+
+// failed is why the partition counts as one that is not reached, nil for one that is.
+func (g *guard) failed() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.failure == nil && g.refusing {
+		return errRefused
+	}
+	return g.failure
 }
 
 // do sends a request that is no watch, and reads the whole answer.
@@ -48,7 +79,7 @@ func (g *guard) do(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), g.limit, errHangs)
 	defer cancel()
-	resp, err := g.rt.RoundTrip(r.WithContext(ctx))
+	resp, err := g.RoundTrip(r.WithContext(ctx))
 	if err == nil {
 		var body []byte
 		if body, err = wire.ReadAll(resp.Body); err == nil {
@@ -119,7 +150,7 @@ func (g *guard) answers() bool {
 	if err != nil {
 		return false
 	}
-	resp, err := g.rt.RoundTrip(r)
+	resp, err := g.RoundTrip(r)
 	if err != nil {
 		return false
 	}

@@ -1,13 +1,10 @@
 package route
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,7 +47,7 @@ func (t *table) forward(p *partition, q *origin.Request, composite string) (*htt
 		if err != nil {
 			return nil, err
 		}
-		setBody(q, p.fromNode().requestBody(body, q.ContentType, q.Namespace))
+		q.SetBody(p.fromNode().requestBody(body, q.ContentType, q.Namespace))
 	}
 	return p.translated(q)
 }
@@ -75,15 +72,6 @@ func copyOf(q *origin.Request) *origin.Request {
 	return &out
 }
 
-func setBody(q *origin.Request, body []byte) {
-	q.HTTP.Body = io.NopCloser(bytes.NewReader(body))
-	q.HTTP.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	q.HTTP.ContentLength = int64(len(body))
-	if q.HTTP.Header.Get("Content-Length") != "" {
-		q.HTTP.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	}
-}
-
 // checkVersions keeps resource versions of this node from the servers. It answers if
 // the request cannot do without.
 func (t *table) checkVersions(q *origin.Request) (*http.Response, error) {
@@ -106,7 +94,7 @@ func (t *table) checkVersions(q *origin.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	setBody(q, body)
+	q.SetBody(body)
 	if !merge.IsLocal(precondition(body, q.ContentType)) {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/agent/origin/wire"
@@ -25,7 +26,7 @@ func (t *table) aboutNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 	if name, one := oneName(q); one && q.Resource == nodeResource && q.Collects() && name == t.nodeName {
 		return t.listsNode(q, own)
 	}
-	resp, err := orElse(own, t.resourcePartition().rt).RoundTrip(q.HTTP)
+	resp, err := orElse(own, t.resourcePartition()).RoundTrip(q.HTTP)
 	if err != nil || resp.StatusCode != http.StatusOK || q.Verb != origin.VerbGet || q.Resource != nodeResource ||
 		q.Name != t.nodeName || q.Subresource != "" {
 		return resp, err
@@ -76,7 +77,7 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 		return refuse(q, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			"sendInitialEvents: a node with several tenant partitions lists itself")
 	}
-	resp, err := orElse(own, t.resourcePartition().rt).RoundTrip(q.HTTP)
+	resp, err := orElse(own, t.resourcePartition()).RoundTrip(q.HTTP)
 	if err != nil || resp.StatusCode != http.StatusOK || q.Verb != origin.VerbList {
 		return resp, err
 	}
@@ -88,7 +89,7 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 	if err != nil {
 		return nil, err
 	}
-	setAnswer(resp, body)
+	wire.SetBody(resp, body)
 	switch obj, _, err := info.Serializer.Decode(body, nil, nil); {
 	case err != nil || meta.LenList(obj) > 0:
 		t.self.seen()
@@ -100,31 +101,17 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 
 // attach adds volumes to the node in an answer.
 func attach(resp *http.Response, volumes []corev1.AttachedVolume) error {
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
-	if err != nil {
-		return err
-	}
-	body, err := wire.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	obj, _, err := info.Serializer.Decode(body, nil, nil)
-	if err != nil {
-		return err
-	}
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return fmt.Errorf("it is a %T", obj)
-	}
-	attached := &node.Status.VolumesAttached
-	for _, v := range volumes {
-		if !slices.ContainsFunc(*attached, func(o corev1.AttachedVolume) bool { return o.Name == v.Name }) {
-			*attached = append(*attached, v)
+	return wire.Change(resp, func(obj runtime.Object) (bool, error) {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			return false, fmt.Errorf("it is a %T", obj)
 		}
-	}
-	if body, err = encode(info, node); err != nil {
-		return err
-	}
-	setAnswer(resp, body)
-	return nil
+		attached := &node.Status.VolumesAttached
+		for _, v := range volumes {
+			if !slices.ContainsFunc(*attached, func(o corev1.AttachedVolume) bool { return o.Name == v.Name }) {
+				*attached = append(*attached, v)
+			}
+		}
+		return true, nil
+	})
 }

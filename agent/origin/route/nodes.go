@@ -49,7 +49,7 @@ func (t *table) allNodes(q *origin.Request, own http.RoundTripper, nodes *nodeLi
 	o := &q.Options
 	if o.Continue != "" || q.Verb == origin.VerbWatch && o.ResourceVersion != "" && o.ResourceVersion != "0" {
 		if p := t.byName[nodes.last()]; p != nil && !p.refuses() {
-			resp, err := p.rt.RoundTrip(q.HTTP)
+			resp, err := p.RoundTrip(q.HTTP)
 			if err == nil || q.HTTP.Context().Err() != nil {
 				return resp, err
 			}
@@ -76,7 +76,7 @@ func (t *table) allNodes(q *origin.Request, own http.RoundTripper, nodes *nodeLi
 			}
 			one.HTTP.URL.RawQuery = query.Encode()
 		}
-		resp, err := p.rt.RoundTrip(one.HTTP)
+		resp, err := p.RoundTrip(one.HTTP)
 		switch {
 		case err != nil && q.HTTP.Context().Err() != nil:
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/agent/origin/wire"
@@ -25,7 +26,7 @@ func (t *table) tokenReview(q *origin.Request) (*http.Response, error) {
 	var last, failed *http.Response
 	for _, p := range t.all {
 		one := copyOf(q)
-		setBody(one, body)
+		one.SetBody(body)
 		resp, err := p.do(one)
 		if err != nil {
 			return nil, err
@@ -50,36 +51,21 @@ func (t *table) tokenReview(q *origin.Request) (*http.Response, error) {
 
 // claimUser marks the user of a review as one of the partition, if it knew the token.
 func (p *partition) claimUser(resp *http.Response) (known bool, err error) {
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
-	if err != nil {
-		return false, err
-	}
-	body, err := wire.ReadAll(resp.Body)
-	if err != nil {
-		return false, err
-	}
-	setAnswer(resp, body)
-	obj, _, err := info.Serializer.Decode(body, nil, nil)
-	if err != nil {
-		return false, err
-	}
-	review, ok := obj.(*authenticationv1.TokenReview)
-	if !ok {
-		return false, fmt.Errorf("it is a %T", obj)
-	}
-	if !review.Status.Authenticated {
-		return false, nil
-	}
-	if review.Status.User.Extra == nil {
-		review.Status.User.Extra = map[string]authenticationv1.ExtraValue{}
-	}
-	review.Status.User.Extra[extraPartition] = authenticationv1.ExtraValue{p.Name}
-	body, err = encode(info, review)
-	if err != nil {
-		return false, err
-	}
-	setAnswer(resp, body)
-	return true, nil
+	err = wire.Change(resp, func(obj runtime.Object) (bool, error) {
+		review, ok := obj.(*authenticationv1.TokenReview)
+		if !ok {
+			return false, fmt.Errorf("it is a %T", obj)
+		}
+		if known = review.Status.Authenticated; !known {
+			return false, nil
+		}
+		if review.Status.User.Extra == nil {
+			review.Status.User.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		review.Status.User.Extra[extraPartition] = authenticationv1.ExtraValue{p.Name}
+		return true, nil
+	})
+	return known, err
 }
 
 // reviewByAny asks the resource partition, and the others in turn while none answers. What the
@@ -95,7 +81,7 @@ func (t *table) reviewByAny(q *origin.Request, body []byte) (*http.Response, err
 	var first *http.Response
 	for _, p := range asked {
 		one := copyOf(q)
-		setBody(one, body)
+		one.SetBody(body)
 		resp, err := p.do(one)
 		if err != nil || resp.StatusCode < http.StatusInternalServerError {
 			return resp, err
@@ -136,9 +122,9 @@ func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
 		return unavailable(q, fmt.Sprintf("there is no partition %q, of which the user is", of))
 	}
 	delete(review.Spec.Extra, extraPartition)
-	if body, err = encode(info, review); err != nil {
+	if body, err = wire.Encode(info, review); err != nil {
 		return nil, err
 	}
-	setBody(q, body)
+	q.SetBody(body)
 	return t.byName[of[0]].do(q)
 }

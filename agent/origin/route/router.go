@@ -231,11 +231,11 @@ func (r *Router) join(old, t *table) error {
 // CloseIdleConnections implements origin.Uplink.
 func (r *Router) CloseIdleConnections() {
 	if r.node != nil {
-		utilnet.CloseIdleConnectionsFor(r.node.rt)
+		r.node.CloseIdleConnections()
 	}
 	if t := r.table.Load(); t != nil {
 		for _, p := range t.all {
-			utilnet.CloseIdleConnectionsFor(p.rt)
+			p.CloseIdleConnections()
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (r *Router) send(q *origin.Request, own http.RoundTripper, nodes *nodeLists
 		return refuse(q, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"watch by ?watch=true; a path of its own is of the past")
 	case t == nil && r.node != nil && ofNode(q) && !asksForNodes(q):
-		return orElse(own, r.node.rt).RoundTrip(q.HTTP)
+		return orElse(own, r.node).RoundTrip(q.HTTP)
 	case t == nil:
 		return unavailable(q, "the tenant partitions of the cluster are not known yet")
 	case asksForNodes(q):
@@ -330,7 +330,7 @@ func streams(q *origin.Request) bool {
 // event, of whatever partition.
 func (p *partition) do(q *origin.Request) (*http.Response, error) {
 	if q.Verb == origin.VerbWatch || streams(q) {
-		return p.rt.RoundTrip(q.HTTP)
+		return p.RoundTrip(q.HTTP)
 	}
 	resp, err := p.guard.do(q.HTTP)
 	if err != nil && q.HTTP.Context().Err() == nil {
@@ -344,7 +344,7 @@ func (p *partition) do(q *origin.Request) (*http.Response, error) {
 func (r *Router) sendAlone(
 	t *table, q *origin.Request, own http.RoundTripper, nodes *nodeLists,
 ) (*http.Response, error) {
-	rt := orElse(own, t.home.rt)
+	rt := orElse(own, t.home)
 	if q.Verb != origin.VerbWatch || !r.collections.Has(q) {
 		return rt.RoundTrip(q.HTTP)
 	}

@@ -16,7 +16,6 @@ import (
 type partition struct {
 	origin.Partition
 	*guard
-	way  *way
 	stop context.CancelFunc // ends its probes
 }
 
@@ -150,10 +149,9 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 
 func (r *Router) newPartition(p origin.Partition) *partition {
 	ctx, stop := context.WithCancel(r.ctx)
-	to := &way{rt: p.Transport}
-	p.Transport = to
-	return &partition{Partition: p, way: to, stop: stop, guard: &guard{ctx: ctx, name: p.Name, rt: p.Transport,
-		limit: r.o.Limit, every: r.o.ProbeEvery, log: r.o.Log}}
+	g := &guard{ctx: ctx, name: p.Name, rt: p.Transport, limit: r.o.Limit, every: r.o.ProbeEvery, log: r.o.Log}
+	p.Transport = g // the merged collections are followed by it, too
+	return &partition{Partition: p, guard: g, stop: stop}
 }
 
 // owner returns the partition of a namespace, and what the namespace is called there.

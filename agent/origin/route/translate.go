@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/origin/qualify"
@@ -45,7 +43,7 @@ func (n names) requestBody(body []byte, contentType, namespace string) []byte {
 	if err != nil || n.Map(obj) != nil {
 		return body
 	}
-	out, err := encode(info, obj)
+	out, err := wire.Encode(info, obj)
 	if err != nil {
 		return body
 	}
@@ -80,46 +78,18 @@ func (n names) answer(ctx context.Context, resp *http.Response, watched bool) er
 	if resp.StatusCode/100 != 2 || resp.Body == nil {
 		return nil
 	}
+	if !watched {
+		return wire.Change(resp, func(obj runtime.Object) (bool, error) { return true, n.Map(obj) })
+	}
 	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	if watched {
-		body, err := n.watch(ctx, resp.Body, info)
-		if err == nil {
-			resp.Body = body // else its caller closes that of the server
-		}
-		return err
+	body, err := n.watch(ctx, resp.Body, info)
+	if err == nil {
+		resp.Body = body // else its caller closes that of the server
 	}
-	body, err := wire.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	obj, _, err := info.Serializer.Decode(body, nil, nil)
-	if err != nil {
-		return err
-	}
-	if err := n.Map(obj); err != nil {
-		return err
-	}
-	if body, err = encode(info, obj); err != nil {
-		return err
-	}
-	setAnswer(resp, body)
-	return nil
-}
-
-func encode(info runtime.SerializerInfo, obj runtime.Object) ([]byte, error) {
-	var out bytes.Buffer
-	err := info.Serializer.Encode(obj, &out)
-	return out.Bytes(), err
-}
-
-func setAnswer(resp *http.Response, body []byte) {
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	if resp.Header.Get("Content-Length") != "" {
-		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	}
+	return err
 }
 
 // watchBody is a watch whose events are mapped. To close it ends the watch.
@@ -135,25 +105,26 @@ func (b watchBody) Close() error {
 }
 
 func (n names) watch(ctx context.Context, server io.ReadCloser, info runtime.SerializerInfo) (io.ReadCloser, error) {
-	stream := info.StreamSerializer
-	if stream == nil {
-		return nil, fmt.Errorf("%q is not a format of watches", info.MediaType)
-	}
 	in, out := io.Pipe()
+	events, err := wire.ReadEvents(info, server)
+	if err != nil {
+		return nil, err
+	}
+	to, err := wire.WriteEvents(info, out)
+	if err != nil {
+		return nil, err
+	}
 	body := watchBody{in, server}
 	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // fails only if it is closed already
 	go func() {
 		defer stop()
-		events := streaming.NewDecoder(stream.NewFrameReader(server), stream.Serializer)
-		enc := streaming.NewEncoder(stream.NewFrameWriter(out), stream.Serializer)
 		for {
-			var e metav1.WatchEvent
-			_, _, err := events.Decode(nil, &e)
+			e, err := events.Next()
 			if err == nil {
 				err = n.event(info, &e)
 			}
 			if err == nil {
-				err = enc.Encode(&e)
+				err = to.Event(&e)
 			}
 			if err != nil {
 				_ = out.CloseWithError(err) // never fails
@@ -175,6 +146,6 @@ func (n names) event(info runtime.SerializerInfo, e *metav1.WatchEvent) error {
 	if err := n.Map(obj); err != nil {
 		return err
 	}
-	e.Object.Raw, err = encode(info, obj)
+	e.Object.Raw, err = wire.Encode(info, obj)
 	return err
 }

@@ -88,7 +88,7 @@ func TestAnswersInEachFormat(t *testing.T) {
 		}
 		secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"}, Data: map[string][]byte{"a": {0, 1}}}
-		body, err := encode(info, secret)
+		body, err := wire.Encode(info, secret)
 		if err != nil {
 			t.Fatal(err)
 		}

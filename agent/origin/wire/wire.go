@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,45 @@ func Serializer(contentType string) (runtime.SerializerInfo, error) {
 		return info, fmt.Errorf("the server answered in %q", mediaType)
 	}
 	return info, nil
+}
+
+// Encode encodes an object, whose kind is set.
+func Encode(info runtime.SerializerInfo, obj runtime.Object) ([]byte, error) {
+	var out bytes.Buffer
+	err := info.Serializer.Encode(obj, &out)
+	return out.Bytes(), err
+}
+
+// SetBody gives an answer another body.
+func SetBody(resp *http.Response, body []byte) {
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if resp.Header.Get("Content-Length") != "" {
+		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+}
+
+// Change decodes the object in an answer, and encodes it again if f has changed it.
+func Change(resp *http.Response, f func(obj runtime.Object) (changed bool, err error)) error {
+	info, err := Serializer(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+	body, err := ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	obj, _, err := info.Serializer.Decode(body, nil, nil)
+	if err != nil {
+		return err
+	}
+	changed, err := f(obj)
+	if err == nil && changed {
+		body, err = Encode(info, obj)
+	}
+	if err == nil {
+		SetBody(resp, body)
+	}
+	return err
 }
 
 // ReadAll reads and closes a body, which may be nil.
@@ -62,12 +102,12 @@ func Answer(r *http.Request, accept string, code int, obj runtime.Object) (*http
 	if err != nil {
 		return nil, err
 	}
-	var body bytes.Buffer
-	if err := info.Serializer.Encode(obj, &body); err != nil {
+	body, err := Encode(info, obj)
+	if err != nil {
 		return nil, err
 	}
 	resp := Response(r, code, info.MediaType)
-	resp.Body, resp.ContentLength = io.NopCloser(&body), int64(body.Len())
+	SetBody(resp, body)
 	return resp, nil
 }
 

@@ -15,8 +15,8 @@ import (
 const (
 	// lookAgain is how often the cache is asked whether it shows the end of a move.
 	lookAgain = time.Millisecond
-	// maxArrivals is how many moves, and changes of the configurations, are remembered.
-	// Watches from before the oldest one are not served from the cache.
+	// maxArrivals is how many moves are remembered. Watches from before the oldest one are not
+	// served from the cache.
 	maxArrivals = 1000
 )
 
@@ -24,6 +24,12 @@ var _ ranged.Changes = (*held)(nil)
 
 // held is what the cache of one resource holds. It holds nothing while its watch of the
 // datastore is down.
+//
+// mu is the innermost lock, and nobody waits or reads the cache under it. One goroutine, that of the
+// watch of the datastore, calls Begin, Configured, Change, Changed and End, and the watch goes on
+// when they return. So a reader takes what has moved until now (has, still), reads, and asks whether
+// that has changed (unchanged); and whoever watches a tenant that leaves is told (left) before the
+// cache sees the objects go. Changed waits for the cache without mu.
 type held struct {
 	group string
 	// shown reports whether the cache shows an event.
@@ -38,9 +44,8 @@ type held struct {
 	changes  int
 	arrivals []arrival
 	watches  map[*continued]struct{}
-	// tables are who owned what since when, in order.
-	tables  tables
-	streams map[*stream]struct{}
+	tables   ownership.History[since]
+	streams  map[*stream]struct{}
 }
 
 // since is who owns what from a revision on.
@@ -49,18 +54,8 @@ type since struct {
 	table *ownership.Table
 }
 
-// tables are who owned what, in order.
-type tables []since
-
-// at is who owned what at a revision; ok is false if that is forgotten.
-func (t tables) at(rev int64) (_ *ownership.Table, ok bool) {
-	for _, s := range slices.Backward(t) {
-		if s.at <= rev {
-			return s.table, true
-		}
-	}
-	return nil, false
-}
+// Since implements ownership.Dated.
+func (s since) Since() int64 { return s.at }
 
 // everybody is the span of all tenants.
 var everybody = []ownership.Span{{Open: true}}
@@ -85,7 +80,7 @@ func (h *held) Begin(t *ownership.Table, at int64) {
 	defer h.mu.Unlock()
 	h.table = t
 	h.arrivals = []arrival{{everybody, at}}
-	h.tables = tables{{at, t}}
+	h.tables.Begin(since{at, t})
 	h.changes++
 }
 
@@ -93,10 +88,7 @@ func (h *held) Begin(t *ownership.Table, at int64) {
 func (h *held) Configured(t *ownership.Table, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.tables) == maxArrivals {
-		h.tables = h.tables[1:]
-	}
-	h.tables = append(h.tables, since{at, t})
+	h.tables.Add(since{at, t})
 	h.changes++
 	for s := range h.streams {
 		if !h.streamed(s.group, t) {

@@ -253,7 +253,8 @@ func (s *scene) met(rev int64) {
 		h := server.(*grouped).held
 		for start := time.Now(); ; time.Sleep(pause) {
 			h.mu.Lock()
-			met := h.table != nil && len(h.moving) == 0 && h.tables[len(h.tables)-1].at >= rev
+			_, last, _ := h.tables.Ends()
+			met := h.table != nil && len(h.moving) == 0 && last.at >= rev
 			h.mu.Unlock()
 			if met {
 				break

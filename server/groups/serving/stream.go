@@ -207,18 +207,9 @@ func (h *held) begin(s *stream, changes int) bool {
 
 // since reports whether the cache has had all of a stream since a revision.
 func (h *held) since(group string, rev int64) bool {
-	if h.table == nil || rev < h.tables[0].at {
-		return false
-	}
-	for _, t := range slices.Backward(h.tables) {
-		if !h.streamed(group, t.table) {
-			return false
-		}
-		if t.at <= rev {
-			break
-		}
-	}
-	return true
+	tables, ok := h.tables.From(rev)
+	return ok && h.table != nil &&
+		!slices.ContainsFunc(tables, func(s since) bool { return !h.streamed(group, s.table) })
 }
 
 // streamed reports whether the cache has all of a stream.
@@ -237,7 +228,8 @@ func (h *held) leave(s *stream) {
 func (h *held) tableAt(rev int64) (_ *ownership.Table, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.tables.at(rev)
+	s, ok := h.tables.At(rev)
+	return s.table, ok
 }
 
 // streams are the storages of the streams of groups, without a cache. They are made

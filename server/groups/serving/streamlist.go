@@ -148,6 +148,6 @@ func (h *held) listed(group string, rev int64, changes int) (_ *ownership.Table,
 	if h.changes != changes || h.table == nil {
 		return nil, false
 	}
-	table, ok := h.tables.at(rev)
-	return table, ok && h.streamed(group, table)
+	s, ok := h.tables.At(rev)
+	return s.table, ok && h.streamed(group, s.table)
 }
