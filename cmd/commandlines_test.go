@@ -246,7 +246,7 @@ func TestCommandLines(t *testing.T) {
 }
 
 // TestHelpOfEveryCommand compares the help of all commands with what it was when the
-// file was written. Flags of server and agent are in docs/configuration.md, which is
+// file was written. Flags of server and agent are in docs/reference/configuration.md, which is
 // compared elsewhere.
 func TestHelpOfEveryCommand(t *testing.T) {
 	var got strings.Builder

@@ -86,7 +86,7 @@ check_system() {
 	elif have openrc-run && have rc-service && have rc-update; then
 		init=openrc
 	else
-		fail "neither systemd (systemctl) nor OpenRC (openrc-run) is here to run a service; see docs/install.md for what to start"
+		fail "neither systemd (systemctl) nor OpenRC (openrc-run) is here to run a service; see docs/install/install.md for what to start"
 	fi
 	have sha256sum || fail "sha256sum is missing: install coreutils"
 }

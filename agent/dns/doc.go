@@ -10,7 +10,7 @@
 // The server listens on the cluster DNS service address, which the package
 // puts on a link of the node; connection tracking is off for it, so that
 // kube-proxy leaves it alone and the pod's source address stays visible
-// (docs/adr/0005-cluster-dns-in-process.md).
+// (docs/developing/adr/0004-cluster-dns-in-process.md).
 //
 // Invariants: until all informers have synced, names of the cluster are
 // answered SERVFAIL, never NXDOMAIN. Names of the cluster domain never leave

@@ -1,7 +1,7 @@
 // Package origin is what stands between the kubelet and the API: the transport of the kubelet's
 // clients (Transport), which changes what pods see, the bootstrap pods before the home partition
 // (Bootstrap), and the ways to the servers (Way). What the path of a request means is read once,
-// by upstream's code, and goes with the request in its context. docs/architecture.md draws the
+// by upstream's code, and goes with the request in its context. docs/developing/architecture.md draws the
 // layers of a request.
 //
 // Pods of tenants show native names. The kubelet works with composite namespaces

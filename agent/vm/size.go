@@ -9,7 +9,7 @@ import (
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 )
 
-// Sizes of machines. docs/vm.md tells them.
+// Sizes of machines. docs/run/vm.md tells them.
 const (
 	mebibyte = 1 << 20
 	// defaultMemoryMB is the memory for containers if the pod has no limit.

@@ -4,7 +4,7 @@
 //
 // It is its own binary because one of it runs beside every pod: the a4s binary
 // in its place would cost ten times the memory and would initialise the whole
-// of Kubernetes on every exec (see docs/adr/0001-one-binary.md).
+// of Kubernetes on every exec (see docs/developing/adr/0001-one-binary.md).
 //
 // Only the payload builder (scripts/payload) builds it; nothing imports it.
 package main

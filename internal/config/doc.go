@@ -12,5 +12,5 @@
 //
 // cmd, server and agent may import it. It imports no Kubernetes server code.
 //
-//go:generate go run ../../scripts/gendocs ../../docs/configuration.md
+//go:generate go run ../../scripts/gendocs ../../docs/reference/configuration.md
 package config

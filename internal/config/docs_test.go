@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/configuration.md")
+var update = flag.Bool("update", false, "rewrite docs/reference/configuration.md")
 
 func TestDocsAreCurrent(t *testing.T) {
-	const path = "../../docs/configuration.md"
+	const path = "../../docs/reference/configuration.md"
 	want := Markdown()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

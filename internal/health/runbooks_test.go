@@ -17,7 +17,7 @@ var (
 
 // TestRunbooksShowWhatIsPrinted: who looks for a message finds it in the runbooks as it is.
 func TestRunbooksShowWhatIsPrinted(t *testing.T) {
-	page, err := os.ReadFile("../../docs/runbooks.md")
+	page, err := os.ReadFile("../../docs/operate/runbooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestRunbooksShowWhatIsPrinted(t *testing.T) {
 // TestOperationsPageHasTheTable: the page of operations has every condition, with its
 // severity and the time after which it is shown.
 func TestOperationsPageHasTheTable(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/operate/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestOperationsPageHasTheTable(t *testing.T) {
 			after = strings.TrimSuffix(d.String(), "s") + " s"
 		}
 		if want := string(c.Severity) + ", " + after; written[code] != want {
-			t.Errorf("docs/operations.md says of %s %q, want %q", code, written[code], want)
+			t.Errorf("docs/operate/operations.md says of %s %q, want %q", code, written[code], want)
 		}
 	}
 }

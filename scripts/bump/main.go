@@ -90,10 +90,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if err := build(ctx, out); err != nil {
-		return fmt.Errorf("the modules are raised, but a4s does not build with them (docs/upgrading-kubernetes.md "+
-			"has the places that move): %w", err)
+		return fmt.Errorf("the modules are raised, but a4s does not build with them "+
+			"(docs/developing/upgrading-kubernetes.md has the places that move): %w", err)
 	}
-	_, err = fmt.Fprintln(out, "done: go on with make test, as docs/upgrading-kubernetes.md says")
+	_, err = fmt.Fprintln(out, "done: go on with make test, as docs/developing/upgrading-kubernetes.md says")
 	return err
 }
 

@@ -15,7 +15,7 @@ import (
 func main() {
 	files := os.Args[1:]
 	if len(files) == 0 {
-		files = []string{"docs/configuration.md", "docs/tenancy-tables.md"}
+		files = []string{"docs/reference/configuration.md", "docs/reference/tenancy-tables.md"}
 	}
 	for _, file := range files {
 		if err := write(file); err != nil {

@@ -14,7 +14,7 @@ import (
 // compare, and for server and agent the page that is made of their flags.
 const (
 	helpFile     = "cmd/testdata/help.txt"
-	settingsPage = "docs/configuration.md"
+	settingsPage = "docs/reference/configuration.md"
 )
 
 // commands are what a4s can be asked to do, by their words, with their flags.
@@ -125,7 +125,7 @@ func TestCommandsOfDocumentsExist(t *testing.T) {
 	root, names := pages(t)
 	known, seen := readCommands(t, root), 0
 	for _, name := range names {
-		if strings.HasPrefix(name, "docs/adr/") || name == "CHANGELOG.md" {
+		if strings.HasPrefix(name, "docs/developing/adr/") || name == "CHANGELOG.md" {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -185,9 +185,9 @@ func TestDeadLinksAreFound(t *testing.T) {
 // unwrapped are the documents whose lines are still to be wrapped, or are not to be.
 func unwrapped() map[string]string {
 	return map[string]string{
-		"CHANGELOG.md":        "still to be",
-		"docs/security.md":    "still to be",
-		"docs/conformance.md": "its lists are read by tests/conformance line by line",
+		"CHANGELOG.md":                  "still to be",
+		"docs/reference/security.md":    "still to be",
+		"docs/reference/conformance.md": "its lists are read by tests/conformance line by line",
 	}
 }
 
@@ -254,21 +254,33 @@ func TestLongProseIsFound(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsListed: a page that the index does not name is not found.
+// TestEveryPageIsListed: a page that no index names is not found. Decisions have one of their own,
+// and numbers without gaps.
 func TestEveryPageIsListed(t *testing.T) {
+	const decisions = "docs/developing/adr/"
 	root, names := pages(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	listed := map[string]bool{"docs/README.md": true}
-	for _, m := range link.FindAllStringSubmatch(strings.Join(prose(text), "\n"), -1) {
-		file, _, _ := strings.Cut(m[2], "#")
-		listed[filepath.Join("docs", file)] = true
+	for _, index := range []string{"docs/README.md", decisions + "README.md"} {
+		text, err := os.ReadFile(filepath.Join(root, index))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(strings.Join(prose(text), "\n"), -1) {
+			file, _, _ := strings.Cut(m[2], "#")
+			listed[filepath.Join(filepath.Dir(index), file)] = true
+		}
 	}
+	number := 0
 	for _, name := range names {
 		if strings.HasPrefix(name, "docs/") && !listed[name] {
-			t.Errorf("docs/README.md does not list %s", name)
+			t.Errorf("no index lists %s", name)
+		}
+		file, ok := strings.CutPrefix(name, decisions)
+		if !ok || file == "README.md" || file == "template.md" {
+			continue
+		}
+		if number++; !strings.HasPrefix(file, fmt.Sprintf("%04d-", number)) {
+			t.Errorf("%s has not the number %d", name, number)
 		}
 	}
 }
@@ -284,7 +296,7 @@ func TestReadmeCostsWhatWasMeasured(t *testing.T) {
 		}
 		return string(text)
 	}
-	_, section, found := strings.Cut(read("docs/benchmarks.md"), "\n## What a server and a tenant take\n")
+	_, section, found := strings.Cut(read("docs/developing/benchmarks.md"), "\n## What a server and a tenant take\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	readme := strings.Join(strings.Fields(read("README.md")), " ")
 	for _, row := range []string{"an idle server with its node", "a tenant that nobody has used",
@@ -292,11 +304,11 @@ func TestReadmeCostsWhatWasMeasured(t *testing.T) {
 		_, line, ok := strings.Cut(section, "\n| "+row)
 		cells := strings.Split(line, " | ")
 		if !found || !ok || len(cells) < 3 {
-			t.Errorf("docs/benchmarks.md has no row %q", row)
+			t.Errorf("docs/developing/benchmarks.md has no row %q", row)
 			continue
 		}
 		if want := row + " " + cells[1]; !strings.Contains(readme, want) {
-			t.Errorf("the README does not say %q, which docs/benchmarks.md does", want)
+			t.Errorf("the README does not say %q, which docs/developing/benchmarks.md does", want)
 		}
 	}
 }

@@ -254,7 +254,7 @@ var reserved = []struct {
 	why string
 }{
 	{to: "github.com/spf13/cobra", in: []string{"cmd/kubectl"},
-		why: "the command line of a4s is urfave/cli's (docs/adr/0075-command-line.md); " +
+		why: "the command line of a4s is urfave/cli's (docs/developing/adr/0048-command-line.md); " +
 			"kubectl's alone is upstream's, which is cobra"},
 	{to: "github.com/urfave/cli/v2", in: []string{"cmd"},
 		why: "commands turn the command line into configuration; nothing else reads it"},

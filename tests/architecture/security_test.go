@@ -11,7 +11,7 @@ import (
 
 // The page of what tenants and nodes cannot do, and the sections of it in which each row
 // of a table is a promise.
-const securityPage = "docs/security.md"
+const securityPage = "docs/reference/security.md"
 
 var (
 	promises  = regexp.MustCompile(`(?m)^## (What is promised|What a stolen node.*|Defaults for strangers)$`)

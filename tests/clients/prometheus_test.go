@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Where the files of docs/monitoring.md are, and the pages that have lists of metrics.
+// Where the files of docs/operate/monitoring.md are, and the pages that have lists of metrics.
 const (
 	monitoringFiles = "../../docs/examples/monitoring"
 	pagesOfMetrics  = "../../docs"
@@ -104,7 +104,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestPrometheus runs Prometheus as docs/monitoring.md says, and asks it each question of the
+// TestPrometheus runs Prometheus as docs/operate/monitoring.md says, and asks it each question of the
 // rules and of the dashboard: none is wrong, and whatever one is about is there.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()

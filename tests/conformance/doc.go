@@ -9,7 +9,7 @@
 // program; images.go says what each image is made of, as there may be no registry.
 //
 // What it prints at last is how many tests passed, and by name those that did
-// not: the ones that docs/conformance.md lists with the reason, and others. It
+// not: the ones that docs/reference/conformance.md lists with the reason, and others. It
 // ends with 1 when a test fails that is not listed, or one passes that is.
 //
 // Invariants: nothing but the kubeconfig differs from a run against any cluster;

@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// fromEnvironment reads the settings, which `make help` and docs/conformance.md
+// fromEnvironment reads the settings, which `make help` and docs/reference/conformance.md
 // tell of.
 func fromEnvironment() (*runner, error) {
 	root, err := os.Getwd()
@@ -86,7 +86,7 @@ func fromEnvironment() (*runner, error) {
 	return r, nil
 }
 
-// run says whether the tests did what docs/conformance.md says of them.
+// run says whether the tests did what docs/reference/conformance.md says of them.
 func run(ctx context.Context) (ok bool, err error) {
 	r, err := fromEnvironment()
 	if err != nil {

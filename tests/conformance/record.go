@@ -16,7 +16,7 @@ const resultsHeading = "## Results"
 
 var errNoResults = errors.New("no table of results below the heading " + resultsHeading)
 
-// record writes the results of all tests in a space into docs/conformance.md.
+// record writes the results of all tests in a space into docs/reference/conformance.md.
 func (r *runner) record(ctx context.Context, space string, sum summary) error {
 	version, err := r.kubernetes(ctx)
 	if err != nil {

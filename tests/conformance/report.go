@@ -11,7 +11,7 @@ import (
 
 // knownFile has, for each space, a table of the tests that are expected to fail
 // there and why: what is documented is what is checked.
-const knownFile = "docs/conformance.md"
+const knownFile = "docs/reference/conformance.md"
 
 // readKnown reads the tables, by the name of the tests and by space: below a heading
 // that ends in the name of a space, and begins with Other for those beyond conformance,

@@ -66,7 +66,7 @@ func TestSummary(t *testing.T) {
 		"passed alone": {map[string]result{"a": {State: "passed", Again: true}}, false, true,
 			"1 passed only alone"},
 		"a listed gone": {map[string]result{"a": passed}, true, false,
-			"1 are in docs/conformance.md and are no tests"},
+			"1 are in docs/reference/conformance.md and are no tests"},
 	} {
 		got := summarize(tenantSpace, c.results, known, c.all)
 		if got.asListed != c.ok || !strings.Contains(got.text, c.want) {

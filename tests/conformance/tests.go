@@ -22,7 +22,7 @@ const suiteTimeout = "6h"
 
 // selection is which of upstream's tests run.
 type selection struct {
-	// name is what docs/conformance.md calls them, in the first column of its results.
+	// name is what docs/reference/conformance.md calls them, in the first column of its results.
 	name string
 	// labels is ginkgo's filter by labels, focus the regular expression of the names if
 	// FOCUS has none.
@@ -44,7 +44,7 @@ func otherTests() selection {
 	}
 }
 
-// The names of both in docs/conformance.md.
+// The names of both in docs/reference/conformance.md.
 const conformanceName, otherName = "conformance", "others"
 
 // result is what became of a test.

@@ -52,20 +52,20 @@ func TestInstall(t *testing.T) {
 func TestUnitIsThatOfThePage(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	page, err := os.ReadFile("../../docs/install.md")
+	page, err := os.ReadFile("../../docs/install/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), "```ini\n")
 	want, _, found := strings.Cut(rest, "```")
 	if !found {
-		t.Fatal("docs/install.md shows no unit")
+		t.Fatal("docs/install/install.md shows no unit")
 	}
 	m.install(nil)
 	got := strings.NewReplacer(m.path("root/bin"), "/usr/local/bin", m.path("root/systemd"), "/etc/systemd/system").
 		Replace(m.read("root/systemd/a4s.service"))
 	if got != want {
-		t.Errorf("installed:\n%s\nin docs/install.md:\n%s", got, want)
+		t.Errorf("installed:\n%s\nin docs/install/install.md:\n%s", got, want)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // notForMachines are beginnings of critest's names of what a virtual machine
-// cannot be or does not need, and of what wants a registry. docs/vm.md tells the
+// cannot be or does not need, and of what wants a registry. docs/run/vm.md tells the
 // same.
 var notForMachines = map[string]string{
 	"[k8s.io] Security Context bucket runtime should support MaskedPaths": "the shell of Debian's busybox has the " +

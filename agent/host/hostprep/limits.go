@@ -22,7 +22,7 @@ type limit struct {
 
 // limits are raised so far that they are no longer what bounds a pod. The kernel
 // charges what is counted here to the memory of the pod, and that has a limit of its
-// own (docs/adr/0073-limits-of-the-kernel.md).
+// own (docs/developing/adr/0046-limits-of-the-kernel.md).
 var limits = []limit{
 	// Events of asynchronous I/O, 64 bytes each, which databases ask for by the
 	// hundred thousand.

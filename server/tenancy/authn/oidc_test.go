@@ -28,17 +28,17 @@ func (signedByAnyone) VerifySignature(_ context.Context, token string) ([]byte, 
 	return base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 }
 
-// TestOpenIDConnectAsDocumented: the file that docs/tenants.md shows is one that upstream
+// TestOpenIDConnectAsDocumented: the file that docs/tenants/users.md shows is one that upstream
 // reads, and no token that it takes leads to another space than its claim names.
 func TestOpenIDConnectAsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/tenants.md")
+	page, err := os.ReadFile("../../../docs/tenants/users.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), "# /etc/a4s/authentication.yaml\n")
 	file, _, found := strings.Cut(rest, "```")
 	if !found {
-		t.Fatal("docs/tenants.md shows no authentication.yaml")
+		t.Fatal("docs/tenants/users.md shows no authentication.yaml")
 	}
 	scheme := runtime.NewScheme()
 	install.Install(scheme)

@@ -8,7 +8,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 )
 
-// The way of a request through the edge, as the first drawing in docs/architecture.md has it:
+// The way of a request through the edge, as the first drawing in docs/developing/architecture.md has it:
 // a list of steps. Each is one function in one file, which says what comes in and what goes out.
 // What a step has found out is in the request from then on, for later steps to read. The way
 // ends early where a step answers, sends the request on, or returns why it is refused.

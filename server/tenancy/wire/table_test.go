@@ -18,7 +18,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-var updateDocs = flag.Bool("update", false, "rewrite docs/tenancy-tables.md")
+var updateDocs = flag.Bool("update", false, "rewrite docs/reference/tenancy-tables.md")
 
 // base is what a field holds once: lists and pointers are transparent.
 func base(t reflect.Type) reflect.Type {
@@ -298,7 +298,7 @@ func TestTableNode(t *testing.T) {
 }
 
 func TestTablesAreDocumented(t *testing.T) {
-	const path = "../../../docs/tenancy-tables.md"
+	const path = "../../../docs/reference/tenancy-tables.md"
 	want := Markdown()
 	if *updateDocs {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -1,7 +1,7 @@
 // Command groups measures whole servers of a4s that share an etcd and split its tenants in
 // service groups: the memory and the processor time of each, what a write of a pod costs
 // all of them together, and how long it takes until a watch shows it. `make bench-groups`
-// runs it, as root; docs/benchmarks.md says what its numbers mean.
+// runs it, as root; docs/developing/benchmarks.md says what its numbers mean.
 //
 // One datastore is filled once, by one server: tenants, and pods on hollow nodes. A trial
 // is one layout, so many groups of so many servers: its configurations are stored, all

@@ -1,6 +1,6 @@
 // Command hostile measures what a tenant has to wait for while another does
 // something that is much work for the control plane. `make bench-hostile` runs it, as
-// root; docs/benchmarks.md says what its numbers mean.
+// root; docs/developing/benchmarks.md says what its numbers mean.
 //
 // A trial is one way to be hostile, on a server of a4s from an empty data directory,
 // with one hollow node. Its neighbour gets an object every 25 ms and has a ReplicaSet

@@ -10,7 +10,7 @@ import (
 
 // row is one way to be hostile.
 type row struct {
-	// number is that in docs/benchmarks.md, 0 for none.
+	// number is that in docs/developing/benchmarks.md, 0 for none.
 	number     int
 	name, what string
 	prepare    func(ctx context.Context, a *attacker) error

@@ -1,7 +1,7 @@
 // Command partitions measures clusters of several tenant partitions (TP) and resource
 // partitions (RP) beside each other: what a pod costs a TP and an RP, how many pods a TP
 // starts, how long pods and changes of nodes take, and what grows with the nodes of the
-// whole cluster. `make bench-partitions` runs it, as root; docs/scale.md says what its
+// whole cluster. `make bench-partitions` runs it, as root; docs/scale/scale.md says what its
 // numbers mean.
 //
 // A trial is one layout, from empty data directories: so many TPs and as many RPs, each a

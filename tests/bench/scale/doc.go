@@ -1,6 +1,6 @@
 // Command scale measures one server of a4s beside upstream's etcd,
 // kube-apiserver, kube-controller-manager and kube-scheduler, with many nodes,
-// spaces and pods. `make bench-scale` runs it, as root; docs/benchmarks.md says
+// spaces and pods. `make bench-scale` runs it, as root; docs/developing/benchmarks.md says
 // what its numbers mean.
 //
 // A trial is one side, from an empty data directory: hollow nodes register,

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var updateParity = flag.Bool("update", false, "rewrite the differences in docs/tenants.md")
+var updateParity = flag.Bool("update", false, "rewrite the differences in docs/tenants/tenants.md")
 
 // The table stands between these lines.
 const (
@@ -19,7 +19,7 @@ const (
 // TestParityIsDocumented compares the table of intended differences with that
 // of the documentation. That each entry of it is met, TestParity tells.
 func TestParityIsDocumented(t *testing.T) {
-	const path = "../../../docs/tenants.md"
+	const path = "../../../docs/tenants/tenants.md"
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

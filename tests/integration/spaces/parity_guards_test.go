@@ -116,7 +116,7 @@ func parityGuards() []*parityIntention {
 				return asks(run, "namespaces", dry(`{"metadata":{"name":"`+strings.Repeat("n", 60)+`"}}`))
 			}, "characters"),
 		guard("large bodies", "400 or 413 for bodies that are [nested deeper than 200 levels or have more members, "+
-			"operations or lines than any client sends](adr/0051-requests-at-the-edge.md)",
+			"operations or lines than any client sends](adr/0029-requests-at-the-edge.md)",
 			"one request must not take all of a processor",
 			func(run *parityRun) []*parityRequest {
 				var members []string

@@ -3,7 +3,7 @@
 //
 // Upstream's controllers have one queue each, first come, first served, and few
 // workers. A sync can make 500 pods. Without a gate the key of one tenant waits
-// behind thousands of another's (docs/adr/0077).
+// behind thousands of another's (docs/developing/adr/0050-tenants-take-turns-before-the-controllers.md).
 //
 // Invariants: the order of the events of an object is kept for each handler.
 // Nothing is lost; of updates that wait, only the first old and the last new object are
