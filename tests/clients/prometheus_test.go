@@ -506,7 +506,7 @@ func TestSelectorsAreFound(t *testing.T) {
 func documented(t *testing.T, names map[string]bool) {
 	t.Helper()
 	var text strings.Builder
-	for _, page := range []string{"operations.md", "tenants.md"} {
+	for _, page := range []string{"operate/operations.md", "tenants/limits.md"} {
 		data, err := os.ReadFile(filepath.Join(pagesOfMetrics, page))
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -49,6 +50,13 @@ func (o *oneTenant) Get(_ context.Context, name string) (*tenantapi.Tenant, erro
 		return nil, nil
 	}
 	return o.tenant, nil
+}
+
+// unreadable is for tenants that cannot be read now.
+type unreadable struct{}
+
+func (unreadable) Get(context.Context, string) (*tenantapi.Tenant, error) {
+	return nil, errors.New("no datastore")
 }
 
 func TestRequestsInFlight(t *testing.T) {
@@ -209,6 +217,11 @@ func TestLimitsAreShown(t *testing.T) {
 	}
 	tenant.Spec.Limits.Pods = &most
 	l.show(t.Context())
+	l.tenants = unreadable{}
+	l.show(t.Context())
+	if got := shows("a4s_tenant_limit"); got["pods"] != 7 {
+		t.Errorf("a tenant that cannot be read may use %v", got)
+	}
 	l.Forget(tenant.Name)
 	if got := shows("a4s_tenant_limit"); len(got) != 0 {
 		t.Errorf("a tenant that is gone may use %v", got)

@@ -109,11 +109,15 @@ func (l *Limits) show(ctx context.Context) {
 		if err == nil && t != nil {
 			bounds = l.bounds(t)
 		}
+		mayHaveNone := err == nil // what cannot be read stays what it was
 		labels.with(known.(*usage), func(label string) {
 			for _, d := range shown() {
 				q := d.quantity(used[d])
 				use.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
-				if bounds[d] == math.MaxInt64 {
+				switch {
+				case !mayHaveNone:
+					continue
+				case bounds[d] == math.MaxInt64:
 					allowed.Delete(map[string]string{"tenant": label, "limit": d.limit()})
 					continue
 				}
