@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"sync"
+
+	"k8s.io/client-go/rest"
 )
 
 // serverName is in the certificate of every API server, and no node may have it. It stands
@@ -24,6 +28,13 @@ type Dialer struct{ carrier }
 func NewDialer(o Options) *Dialer {
 	o.Listen, o.Configured, o.Dir = "", nil, ""
 	return &Dialer{carrier{newPool(o)}}
+}
+
+// Config is that of clients which connect by the Dialer. They look for no proxy: the Dialer goes
+// by the one in the environment itself, and the address that they name is no server's.
+func (d *Dialer) Config(tls rest.TLSClientConfig) *rest.Config {
+	return &rest.Config{Host: DialerURL, Dial: d.Dial, TLSClientConfig: tls,
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil }}
 }
 
 // Run watches over the servers until ctx ends, and then ends all connections.

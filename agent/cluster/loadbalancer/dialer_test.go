@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"testing"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -31,9 +33,8 @@ func (c *cluster) dialerClient() (*Dialer, *http.Client) {
 		cancel()
 		<-done
 	})
-	client, err := rest.HTTPClientFor(&rest.Config{Host: DialerURL, Dial: d.Dial,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.ServerCA,
-			CertFile: c.files.Client.Cert, KeyFile: c.files.Client.Key}})
+	client, err := rest.HTTPClientFor(d.Config(rest.TLSClientConfig{CAFile: c.files.ServerCA,
+		CertFile: c.files.Client.Cert, KeyFile: c.files.Client.Key}))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -105,6 +106,16 @@ func TestDialer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestDialerAsksNoProxy: clients of a Dialer work where the environment has a proxy, which is
+// there for images. Go reads that environment once in a process, so the test is a process.
+func TestDialerAsksNoProxy(t *testing.T) {
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDialer$")
+	child.Env = append(os.Environ(), "HTTPS_PROXY=http://192.0.2.9:3128", "NO_PROXY=")
+	if said, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
 }
 
 // both returns an error unless two servers are ready.

@@ -375,9 +375,8 @@ func (s *Source) newWay() (*way, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, err := rest.TransportFor(&rest.Config{Host: loadbalancer.DialerURL, Dial: d.Dial,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: s.o.Files.ServerCA,
-			CertFile: s.o.Files.Client.Cert, KeyFile: s.o.Files.Client.Key}})
+	rt, err := rest.TransportFor(d.Config(rest.TLSClientConfig{CAFile: s.o.Files.ServerCA,
+		CertFile: s.o.Files.Client.Cert, KeyFile: s.o.Files.Client.Key}))
 	if err != nil {
 		return nil, err
 	}
