@@ -69,6 +69,9 @@ var errDone = errors.New("done")
 func runServer(ctx context.Context, cfg *config.Server) error {
 	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, p *process) error {
 		started := time.Now()
+		if err := spareFromProxy(cfg, p.addr.Strings()); err != nil {
+			return err
+		}
 		control, err := server.New(ctx, cfg, net.ParseIP(p.addr.IPs[0].String()))
 		if err != nil {
 			return err
