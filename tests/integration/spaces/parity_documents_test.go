@@ -70,7 +70,7 @@ func parityDocuments() []*parityIntention {
 	}, {
 		name: "what is served",
 		what: "discovery and OpenAPI leave out the kinds that belong to the cluster and that a tenant cannot read; " +
-			"those of the stable APIs are announced ([the table](tenancy-tables.md#kinds)): " +
+			"those of the stable APIs are announced ([the table](../reference/tenancy-tables.md#kinds)): " +
 			"lists of them are empty, and what a tenant writes is refused with the reason",
 		why: "tools list what discovery announces",
 		examples: func(*parityRun) []*parityRequest {

@@ -63,7 +63,7 @@ func parityGuards() []*parityIntention {
 						`"addressType":"IPv4","endpoints":[{"addresses":["10.42.9.9"]}]}`))...)
 			}, "spec.externalIPs would catch", "is inside the cluster and not that of a pod"),
 		guard("status", "403 for what the cluster believes in the status of objects ([field by "+
-			"field](tenancy-tables.md#fields-of-the-system))",
+			"field](../reference/tenancy-tables.md#fields-of-the-system))",
 			"addresses, limits, devices and the use of nodes are reckoned by it",
 			func(run *parityRun) []*parityRequest {
 				r := parityRequest{
@@ -116,7 +116,7 @@ func parityGuards() []*parityIntention {
 				return asks(run, "namespaces", dry(`{"metadata":{"name":"`+strings.Repeat("n", 60)+`"}}`))
 			}, "characters"),
 		guard("large bodies", "400 or 413 for bodies that are [nested deeper than 200 levels or have more members, "+
-			"operations or lines than any client sends](adr/0029-requests-at-the-edge.md)",
+			"operations or lines than any client sends](../developing/adr/0029-requests-at-the-edge.md)",
 			"one request must not take all of a processor",
 			func(run *parityRun) []*parityRequest {
 				var members []string

@@ -86,7 +86,7 @@ func parityIntentions() []*parityIntention {
 func parityRefusals() []*parityIntention {
 	return []*parityIntention{{
 		name: "kinds of the cluster",
-		what: "403 for the kinds that belong to the cluster ([the table](tenancy-tables.md#kinds)), " +
+		what: "403 for the kinds that belong to the cluster ([the table](../reference/tenancy-tables.md#kinds)), " +
 			"among them DaemonSets, whatever else is wrong with the request; nodes can be read, and unless " +
 			"the Tenant has `spec.nodes: ReadOnly` there are none",
 		why: "all tenants share the nodes and the control plane",
@@ -281,7 +281,7 @@ func parityContents() []*parityIntention {
 	}, {
 		name: "tokens",
 		what: "the claims of a service account's token have the tenant in the namespace and in the subject ([users " +
-			"and groups](#users-and-groups))",
+			"and groups](users.md#users-and-groups))",
 		why: "a verifier outside of the cluster has to tell the accounts of two tenants apart",
 		examples: func(run *parityRun) []*parityRequest {
 			return asks(run, "serviceaccounts",
