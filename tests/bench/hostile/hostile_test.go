@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/tests/measure"
 )
@@ -34,6 +37,36 @@ func TestRowsHaveNames(t *testing.T) {
 			t.Errorf("row %q is not whole, or there twice", r.name)
 		}
 		seen[r.name] = true
+	}
+}
+
+// TestOneRowIsAway: of all rows, which a small run has, too, one goes through another
+// partition.
+func TestOneRowIsAway(t *testing.T) {
+	s, err := parse([]string{"--smoke"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var away []string
+	for _, r := range s.rows {
+		if r.away() {
+			away = append(away, r.name)
+		}
+	}
+	if len(s.rows) != len(allRows()) || !slices.Equal(away, []string{"partition"}) {
+		t.Errorf("%v of %v are away", away, s.rows)
+	}
+}
+
+// TestAdministratorsAskForHome: what an administrator asks another partition's server for is
+// there, too, if the path does not say so. The access itself stays as it was.
+func TestAdministratorsAskForHome(t *testing.T) {
+	access := &rest.Config{Host: "https://192.0.2.1:6443"}
+	if got := ofHome(access).Host; got != "https://192.0.2.1:6443/partitions/main" {
+		t.Errorf("they ask %s", got)
+	}
+	if access.Host != "https://192.0.2.1:6443" {
+		t.Errorf("others ask %s, too", access.Host)
 	}
 }
 

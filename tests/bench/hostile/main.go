@@ -30,6 +30,8 @@ func run(ctx context.Context, args []string) error {
 	defer lab.Close()
 	maker := &sides.Maker{Lab: lab, Binary: s.binary}
 	return sides.Rounds(s.rounds, filepath.Join(s.out, "hostile.json"), s.rows,
-		func(r row, round measure.Round) error { return (&trial{s, r, round}).run(ctx, maker) },
+		func(r row, round measure.Round) error {
+			return (&trial{settings: s, row: r, round: round}).run(ctx, maker)
+		},
 		func(all measure.Rounds) error { return report(os.Stdout, all, s) })
 }

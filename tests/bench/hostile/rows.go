@@ -27,14 +27,20 @@ const (
 	registration = "/apis/admissionregistration.k8s.io/v1/"
 	// many is how many clients ask at the same time.
 	many = 64
+	// partition is the row in which all ask the server of another partition (away.go).
+	partition = "partition"
 )
+
+// away reports whether the attacker and those who are measured ask the server of another
+// partition than theirs.
+func (r row) away() bool { return r.name == partition }
 
 // allRows are all ways. Those with a number came out of attacks that once made others wait
 // for seconds.
 func allRows() []row {
 	return []row{
-		{0, "gets", "64 clients get an object", fill(1), repeats(configMaps + "/c0")},
-		{0, "lists", "64 clients list 500 objects", fill(500), repeats(configMaps)},
+		{0, "gets", "64 clients get an object", fill(1), repeats(many, configMaps+"/c0")},
+		{0, "lists", "64 clients list 500 objects", fill(500), repeats(many, configMaps)},
 		{1, "selectors", "64 clients list with a label selector of 60,000 terms", fill(500), selects(60_000)},
 		{1, "selectors-200", "the same with 200 terms", fill(500), selects(200)},
 		{2, "watches", "300 watches of an object of 200 kB that two clients write", bigObject, watches(300, 2)},
@@ -47,6 +53,8 @@ func allRows() []row {
 		{7, "watch-lists", "64 clients list 500 objects by watches", fill(500), watchLists},
 		{8, "crds", "large CRDs that change all the time, and 16 clients that ask for the OpenAPI document",
 			definitions(5), changingDefinitions(5, 16)},
+		{9, partition, "400 clients get an object through the server of another partition, as the others do", fill(1),
+			repeats(400, configMaps+"/c0")},
 		{0, "dependents", "10,000 dependents of one owner, made and collected again", nil, dependents(10_000)},
 		{0, "endpoints", "a Service with 1,000 endpoints that change all the time", endpoints(1000),
 			changingEndpoints(1000)},
@@ -62,10 +70,10 @@ func allRows() []row {
 	}
 }
 
-// repeats has many clients get the same path again and again.
-func repeats(path string) func(context.Context, *attacker) error {
+// repeats has so many clients get the same path again and again.
+func repeats(clients int, path string) func(context.Context, *attacker) error {
 	return func(ctx context.Context, a *attacker) error {
-		return a.clients(ctx, many, func(client *http.Client, _, _ int) {
+		return a.clients(ctx, clients, func(client *http.Client, _, _ int) {
 			a.ask(ctx, client, http.MethodGet, path, "")
 		})
 	}
@@ -121,7 +129,7 @@ func selects(terms int) func(context.Context, *attacker) error {
 		for i := range all {
 			all[i] = fmt.Sprintf("k%d!=v", i)
 		}
-		return repeats(configMaps+"?labelSelector="+url.QueryEscape(strings.Join(all, ",")))(ctx, a)
+		return repeats(many, configMaps+"?labelSelector="+url.QueryEscape(strings.Join(all, ",")))(ctx, a)
 	}
 }
 

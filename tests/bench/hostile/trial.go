@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/bench/hollow"
 	"github.com/a4s-io/a4s/tests/bench/sides"
@@ -39,6 +41,8 @@ type trial struct {
 	*settings
 	row   row
 	round measure.Round
+	// servers run for this row: home, and in one row another.
+	servers []*sides.Side
 }
 
 func (t *trial) set(quantity string, value float64) { t.round.Set(quantity, t.row.name, value) }
@@ -46,41 +50,43 @@ func (t *trial) set(quantity string, value float64) { t.round.Set(quantity, t.ro
 func (t *trial) run(ctx context.Context, m *sides.Maker) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := m.A4s(ctx, "hostile", append(sides.PlainA4s(), "--disable-agent")...)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+	defer t.close()
 	defer func() {
 		if err != nil {
-			for _, path := range s.Host.Logs() {
-				log.Printf("%s:\n%s", filepath.Base(path), hosts.LastLines(path, 10))
-			}
+			t.tell()
 		}
 	}()
-	s.Start()
+	home, err := t.start(ctx, m, "hostile")
+	if err != nil {
+		return err
+	}
+	asked := home
+	if t.row.away() {
+		if asked, err = t.startAway(ctx, m, home); err != nil {
+			return err
+		}
+	}
 	limited, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
-	if err := s.AwaitReady(limited); err != nil {
-		return err
-	}
-	signer, err := s.Signer()
+	signer, err := asked.Signer()
 	if err != nil {
 		return err
 	}
-	maker, err := users.NewMaker(ctx, s, true)
+	maker, err := users.NewMaker(ctx, home, true)
 	if err != nil {
 		return err
 	}
-	neighbours, err := t.neighbours(limited, s, maker)
+	node := maker.Signer // home has the node
+	maker.Signer, maker.Partition = signer, partitionapi.Home
+	neighbours, err := t.neighbours(limited, asked, maker)
 	if err != nil {
 		return err
 	}
 	// There is room for all pods of both: what is measured is not who has the node.
-	if _, err := hollow.Start(ctx, hollow.Options{Nodes: 1, Pods: 10_000, Access: signer.User}); err != nil {
+	if _, err := hollow.Start(ctx, hollow.Options{Nodes: 1, Pods: 10_000, Access: node.User}); err != nil {
 		return err
 	}
-	hostile, err := t.hostile(limited, s, signer)
+	hostile, err := t.hostile(limited, home, signer)
 	if err != nil {
 		return err
 	}
@@ -90,11 +96,43 @@ func (t *trial) run(ctx context.Context, m *sides.Maker) (err error) {
 		return err
 	}
 	defer attacking.end()
-	return t.measure(ctx, s, neighbours, attacking)
+	return t.measure(ctx, neighbours, attacking)
 }
 
-// neighbours are the users that are measured.
-func (t *trial) neighbours(ctx context.Context, s *sides.Side, maker *users.Maker) (*neighbours, error) {
+// start starts a server and returns when it is ready.
+func (t *trial) start(ctx context.Context, m *sides.Maker, name string, args ...string) (*sides.Side, error) {
+	s, err := m.A4s(ctx, name, slices.Concat(sides.PlainA4s(), []string{"--disable-agent"}, args)...)
+	if err != nil {
+		return nil, err
+	}
+	t.servers = append(t.servers, s)
+	s.Start()
+	limited, stop := context.WithTimeout(ctx, startTimeout)
+	defer stop()
+	if err := s.AwaitReady(limited); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// close ends the servers, the last one first.
+func (t *trial) close() {
+	for _, s := range slices.Backward(t.servers) {
+		s.Close()
+	}
+}
+
+// tell logs what could explain a failure.
+func (t *trial) tell() {
+	for _, s := range t.servers {
+		for _, path := range s.Host.Logs() {
+			log.Printf("%s: %s:\n%s", s.Host.Name, filepath.Base(path), hosts.LastLines(path, 10))
+		}
+	}
+}
+
+// neighbours are the users that are measured, who ask this server about what is at home.
+func (t *trial) neighbours(ctx context.Context, asked *sides.Side, maker *users.Maker) (*neighbours, error) {
 	if err := maker.Accounts.Await(ctx, metav1.NamespaceDefault); err != nil {
 		return nil, err
 	}
@@ -102,18 +140,22 @@ func (t *trial) neighbours(ctx context.Context, s *sides.Side, maker *users.Make
 	if err != nil {
 		return nil, err
 	}
-	return newNeighbours(ctx, space, s.Config)
+	admin := asked.Config
+	if t.row.away() {
+		admin = ofHome(admin)
+	}
+	return newNeighbours(ctx, space, admin)
 }
 
-// hostile makes the tenant of the attacker. It returns the order without where and how
-// long.
-func (t *trial) hostile(ctx context.Context, s *sides.Side, signer *sides.Signer) (order, error) {
-	tenants, err := tenantapi.NewClient(s.Config, nil)
+// hostile makes the tenant of the attacker, at home. It returns the order without what is
+// outside.
+func (t *trial) hostile(ctx context.Context, home *sides.Side, signer *sides.Signer) (order, error) {
+	tenants, err := tenantapi.NewClient(home.Config, nil)
 	if err != nil {
 		return order{}, err
 	}
-	tenant, err := tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "hostile"}},
-		metav1.CreateOptions{})
+	tenant, err := tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "hostile"},
+		Spec: tenantapi.TenantSpec{Partition: partitionapi.Home}}, metav1.CreateOptions{})
 	if err != nil {
 		return order{}, err
 	}
@@ -124,7 +166,7 @@ func (t *trial) hostile(ctx context.Context, s *sides.Side, signer *sides.Signer
 	return o, err
 }
 
-func (t *trial) measure(ctx context.Context, s *sides.Side, n *neighbours, a *attacking) error {
+func (t *trial) measure(ctx context.Context, n *neighbours, a *attacking) error {
 	if _, err := n.during(ctx, settle); err != nil { // warm
 		return err
 	}
@@ -141,7 +183,7 @@ func (t *trial) measure(ctx context.Context, s *sides.Side, n *neighbours, a *at
 	}
 	most := make(chan float64, 1)
 	weighing, stop := context.WithCancel(ctx)
-	go func() { most <- heaviest(weighing, s) }()
+	go func() { most <- t.heaviest(weighing) }()
 	beside, err := n.during(ctx, t.beside)
 	stop()
 	t.set(peak, <-most)
@@ -190,13 +232,17 @@ func (t *trial) keep(alone, beside seen, got gain) {
 		sides.Seconds(alone.gets, 0.5)*1e3, sides.Seconds(alone.gets, 0.99)*1e3, got.Codes)
 }
 
-// heaviest is the most memory that the server had resident until the context ended.
-func heaviest(ctx context.Context, s *sides.Side) float64 {
+// heaviest is the most memory that all servers had resident until the context ended.
+func (t *trial) heaviest(ctx context.Context) float64 {
 	most := 0.0
 	for sides.Sleep(ctx, weigh) == nil {
-		if now, _, _, err := s.Memory(); err == nil {
-			most = max(most, now)
+		now := 0.0
+		for _, s := range t.servers {
+			if of, _, _, err := s.Memory(); err == nil {
+				now += of
+			}
 		}
+		most = max(most, now)
 	}
 	return most
 }

@@ -100,8 +100,12 @@ func (m *Maker) MakeOne(ctx context.Context, name string) (*Space, error) {
 		return nil, fmt.Errorf("making space %s: %w", name, err)
 	}
 	if m.tenants != nil {
-		// The first request makes the space.
-		if _, err := s.Core.ServiceAccounts(s.Namespace).List(ctx, metav1.ListOptions{}); err != nil {
+		// The first request makes the space. The server of another partition may hear of a new
+		// tenant a moment late.
+		if err := sides.Await(ctx, "its first answer", func() error {
+			_, err := s.Core.ServiceAccounts(s.Namespace).List(ctx, metav1.ListOptions{})
+			return err
+		}); err != nil {
 			return nil, fmt.Errorf("making space %s: %w", name, err)
 		}
 	}
