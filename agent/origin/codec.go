@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // changeAnswer decodes the answer to r once, changes it, and encodes it again. What the change
@@ -14,9 +14,9 @@ import (
 func changeAnswer(r *Request, resp *http.Response, c change, l *localWatch) error {
 	ctx := r.HTTP.Context()
 	if r.Verb != VerbWatch {
-		return wire.Change(resp, func(obj runtime.Object) (bool, error) { return c.object(ctx, obj) })
+		return codec.Change(resp, func(obj runtime.Object) (bool, error) { return c.object(ctx, obj) })
 	}
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
+	info, err := codec.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func found(obj runtime.Object) *answer { return &answer{code: http.StatusOK, obj
 
 // refusal answers with a metav1.Status.
 func refusal(code int32, reason metav1.StatusReason, message string) *answer {
-	return &answer{code: int(code), object: wire.Failure(code, reason, message)}
+	return &answer{code: int(code), object: codec.Failure(code, reason, message)}
 }
 
 // response encodes the answer to r.
@@ -47,13 +47,13 @@ func (a *answer) response(r *Request) (*http.Response, error) {
 		_ = r.HTTP.Body.Close() // a transport has to; nothing was read that could be lost
 	}
 	if a.watch == nil {
-		return wire.Answer(r.HTTP, r.Accept, a.code, a.object)
+		return codec.Answer(r.HTTP, r.Accept, a.code, a.object)
 	}
-	info, err := wire.Serializer(r.Accept)
+	info, err := codec.Serializer(r.Accept)
 	if err != nil {
 		return nil, err
 	}
-	resp := wire.Response(r.HTTP, a.code, info.MediaType+";stream=watch")
+	resp := codec.Response(r.HTTP, a.code, info.MediaType+";stream=watch")
 	resp.Body, err = newWatchBody(r.HTTP.Context(), watchOptions{info: info, local: a.watch})
 	return resp, err
 }

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // addExternalIPs adds addresses of type ExternalIP to every status that the
@@ -17,7 +17,7 @@ func (t *Transport) addExternalIPs(r *Request) error {
 		r.Name != t.options.NodeName || r.Subresource != "status" || r.HTTP.Body == nil {
 		return nil
 	}
-	body, err := wire.ReadAll(r.HTTP.Body)
+	body, err := codec.ReadAll(r.HTTP.Body)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // answer is the answer to reads and writes of one pod that no server has, nil for
@@ -36,7 +36,7 @@ func (p *localPods) answer(r *Request) (*answer, error) {
 
 // patchStatus takes over the status that the kubelet reports of a pod.
 func (p *localPods) patchStatus(r *Request, e *store.Entry) (*answer, error) {
-	patch, err := wire.ReadAll(r.HTTP.Body)
+	patch, err := codec.ReadAll(r.HTTP.Body)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // registeredVersion is the resource version of the node that the kubelet asked to
@@ -20,12 +20,12 @@ func (b *Bootstrap) register(r *Request) error {
 	if b.isOnline() || r.HTTP.Body == nil {
 		return nil
 	}
-	body, err := wire.ReadAll(r.HTTP.Body)
+	body, err := codec.ReadAll(r.HTTP.Body)
 	if err != nil {
 		return fmt.Errorf("reading the node of the kubelet: %w", err)
 	}
 	r.SetBody(body)
-	info, err := wire.Serializer(r.ContentType)
+	info, err := codec.Serializer(r.ContentType)
 	if err != nil {
 		return nil //nolint:nilerr // the server says so
 	}

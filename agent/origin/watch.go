@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // watchOptions make a watchBody.
@@ -34,7 +34,7 @@ type watchBody struct {
 	ctx  context.Context // of the request
 	pipe *io.PipeReader
 	out  *io.PipeWriter
-	enc  wire.EventWriter
+	enc  codec.EventWriter
 
 	closing sync.Once
 	done    chan struct{}
@@ -53,12 +53,12 @@ func newWatchBody(ctx context.Context, o watchOptions) (io.ReadCloser, error) {
 	w := &watchBody{watchOptions: o, ctx: ctx, done: make(chan struct{})}
 	w.pipe, w.out = io.Pipe()
 	var err error
-	if w.enc, err = wire.WriteEvents(o.info, w.out); err != nil {
+	if w.enc, err = codec.WriteEvents(o.info, w.out); err != nil {
 		return nil, err
 	}
-	var events wire.EventReader
+	var events codec.EventReader
 	if w.server != nil {
-		if events, err = wire.ReadEvents(o.info, w.server); err != nil {
+		if events, err = codec.ReadEvents(o.info, w.server); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,7 @@ func (w *watchBody) Close() error {
 }
 
 // receive reads the server's events.
-func (w *watchBody) receive(events wire.EventReader, out chan<- serverEvent) {
+func (w *watchBody) receive(events codec.EventReader, out chan<- serverEvent) {
 	for {
 		var e serverEvent
 		e.WatchEvent, e.err = events.Next()
@@ -147,7 +147,7 @@ func (w *watchBody) pump(received <-chan serverEvent) error {
 
 // expire asks the client to list again.
 func (w *watchBody) expire() error {
-	status := wire.Failure(http.StatusGone, metav1.StatusReasonExpired,
+	status := codec.Failure(http.StatusGone, metav1.StatusReasonExpired,
 		"the answers to this node have another origin now")
 	if err := w.encode(watch.Error, status); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (p position) low() int64 {
 type machine struct {
 	// bookmarks are for the client.
 	bookmarks bool
-	parts     map[string]*part
+	sources   map[string]*source
 	// turn is that of the last stream that was opened.
 	turn int
 	// applied is the revision of the last change of the configurations.
@@ -74,8 +74,8 @@ type machine struct {
 	lost int64
 }
 
-// part is one of the streams.
-type part struct {
+// source is one of the streams, that of a group.
+type source struct {
 	turn int
 	// reached is the revision up to which all events have come.
 	reached int64
@@ -108,7 +108,7 @@ type output struct {
 
 // newMachine is one whose client is nowhere.
 func newMachine() *machine {
-	return &machine{parts: map[string]*part{}, recent: map[string]int64{}, since: map[int64]bool{}}
+	return &machine{sources: map[string]*source{}, recent: map[string]int64{}, since: map[int64]bool{}}
 }
 
 // begin begins with a list, which has what all groups of the first table had.
@@ -140,13 +140,13 @@ func (m *machine) lose() { m.shown, m.lost = nil, m.last }
 
 // settle notes where the streams are when the client has been shown nothing else. One of them may
 // have reached more since.
-func (m *machine) settle(of *part, reached int64) {
+func (m *machine) settle(of *source, reached int64) {
 	if len(m.shown) == 0 {
 		return
 	}
 	last := &m.shown[len(m.shown)-1]
-	last.applied, last.at = m.applied, make(position, len(m.parts))
-	for group, p := range m.parts {
+	last.applied, last.at = m.applied, make(position, len(m.sources))
+	for group, p := range m.sources {
 		if last.at[group] = p.reached; p == of {
 			last.at[group] = reached
 		}
@@ -175,7 +175,7 @@ func (m *machine) resume(rev int64, tables []since) ([]output, error) {
 
 // start opens the streams at a position. The first of the tables was in force at it.
 func (m *machine) start(rev int64, at position, tables []since) (all []output, err error) {
-	m.parts = map[string]*part{}
+	m.sources = map[string]*source{}
 	m.since = map[int64]bool{rev: true}
 	for _, s := range m.shown {
 		m.since[s.rev] = true
@@ -199,7 +199,7 @@ func (m *machine) apply(t since, first bool, at position) (outs []output, err er
 	there := map[string]bool{}
 	for _, group := range t.streams {
 		there[group] = true
-		p := m.parts[group]
+		p := m.sources[group]
 		if p != nil && !p.closed {
 			p.until = 0
 			continue
@@ -219,10 +219,10 @@ func (m *machine) apply(t since, first bool, at position) (outs []output, err er
 			}
 		}
 		m.turn++
-		m.parts[group] = &part{turn: m.turn, reached: from}
+		m.sources[group] = &source{turn: m.turn, reached: from}
 		outs = append(outs, output{open: m.turn, group: group, from: from})
 	}
-	for group, p := range m.parts {
+	for group, p := range m.sources {
 		if !there[group] && !p.closed && p.until == 0 {
 			p.until = t.at
 		}
@@ -232,7 +232,7 @@ func (m *machine) apply(t since, first bool, at position) (outs []output, err er
 
 // take takes what came of a stream.
 func (m *machine) take(group string, turn int, f *frame, now time.Time) (outs []output, err error) {
-	p := m.parts[group]
+	p := m.sources[group]
 	if p == nil || p.turn != turn || p.closed {
 		return nil, nil
 	}
@@ -276,13 +276,13 @@ func (m *machine) show(f *frame, key string, before int64) output {
 // the client.
 func (m *machine) mark(now time.Time) *frame {
 	low := int64(math.MaxInt64)
-	for _, p := range m.parts {
+	for _, p := range m.sources {
 		if !p.closed {
 			low = min(low, p.reached)
 		}
 	}
 	var best *frame
-	for _, p := range m.parts {
+	for _, p := range m.sources {
 		b := p.bookmark
 		if b != nil && b.rev <= low && b.rev > m.marked && (best == nil || b.rev > best.rev) {
 			best = b
@@ -310,5 +310,5 @@ func (m *machine) prune(low int64, now time.Time) {
 		m.next.low, m.next.at = low, now
 	}
 	maps.DeleteFunc(m.since, func(rev int64, _ bool) bool { return rev <= m.marked })
-	maps.DeleteFunc(m.parts, func(_ string, p *part) bool { return p.closed && p.reached <= low })
+	maps.DeleteFunc(m.sources, func(_ string, p *source) bool { return p.closed && p.reached <= low })
 }

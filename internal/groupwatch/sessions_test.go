@@ -19,7 +19,7 @@ func opened(m *memory, name string, rev int64) (*session, error) {
 func (s *session) sees(revs ...int64) {
 	for _, rev := range revs {
 		_, _, _ = s.do(func(m *machine) ([]output, error) {
-			return m.take("1", m.parts["1"].turn, modified(fmt.Sprint(rev), rev), time.Unix(1e9, 0))
+			return m.take("1", m.sources["1"].turn, modified(fmt.Sprint(rev), rev), time.Unix(1e9, 0))
 		})
 	}
 }
@@ -32,8 +32,8 @@ func TestSessions(t *testing.T) {
 			s.sees(20, 30)
 			s.close()
 			again, err := opened(m, "w", 20)
-			if err == nil && again.m.parts["1"].reached != 20 {
-				err = fmt.Errorf("it is at %d", again.m.parts["1"].reached)
+			if err == nil && again.m.sources["1"].reached != 20 {
+				err = fmt.Errorf("it is at %d", again.m.sources["1"].reached)
 			}
 			return err
 		},
@@ -67,8 +67,8 @@ func TestSessions(t *testing.T) {
 			first.close()
 			other.close()
 			again, found := opened(m, "w", 30)
-			if found == nil && again.m.parts["1"].reached != 30 {
-				found = fmt.Errorf("it is at %d", again.m.parts["1"].reached)
+			if found == nil && again.m.sources["1"].reached != 30 {
+				found = fmt.Errorf("it is at %d", again.m.sources["1"].reached)
 			}
 			return errors.Join(err, found)
 		},

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // Asked is a request that came.
@@ -216,7 +216,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodGet {
-		reply(w, http.StatusMethodNotAllowed, wire.Failure(http.StatusMethodNotAllowed,
+		reply(w, http.StatusMethodNotAllowed, codec.Failure(http.StatusMethodNotAllowed,
 			metav1.StatusReasonMethodNotAllowed, "no test said what to answer"))
 		return
 	}
@@ -267,7 +267,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) {
 	obj := s.objects[collection][namespace+"/"+name]
 	s.mu.Unlock()
 	if obj == nil {
-		reply(w, http.StatusNotFound, wire.Failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+		reply(w, http.StatusNotFound, codec.Failure(http.StatusNotFound, metav1.StatusReasonNotFound,
 			fmt.Sprintf("%s %q not found in %s", collection, name, s.name)))
 		return
 	}
@@ -324,7 +324,7 @@ func (s *Server) watch(
 	tooOld, round := from < s.earliest, s.round
 	s.mu.Unlock()
 	if err != nil || tooOld {
-		reply(w, http.StatusGone, wire.Failure(http.StatusGone, metav1.StatusReasonExpired, "too old"))
+		reply(w, http.StatusGone, codec.Failure(http.StatusGone, metav1.StatusReasonExpired, "too old"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // defaultWatch is how long a watch lasts that does not say it.
@@ -91,11 +91,11 @@ func (s *set) serve(r *origin.Request) (*http.Response, error) {
 		return nil, err
 	}
 	m.SetResourceVersion(formatVersion(version))
-	return wire.Answer(r.HTTP, r.Accept, http.StatusOK, list)
+	return codec.Answer(r.HTTP, r.Accept, http.StatusOK, list)
 }
 
 func refuse(r *origin.Request, code int32, reason metav1.StatusReason, message string) (*http.Response, error) {
-	return wire.Refuse(r.HTTP, r.Accept, code, reason, message)
+	return codec.Refuse(r.HTTP, r.Accept, code, reason, message)
 }
 
 func expired(r *origin.Request) (*http.Response, error) {
@@ -122,7 +122,7 @@ func (s *set) await(ctx context.Context) ([]runtime.Object, int64, error) {
 type stream struct {
 	set   *set
 	match matcher
-	to    wire.EventWriter
+	to    codec.EventWriter
 	lasts time.Duration
 	// bookmarks says that the client wants to know how far it has come.
 	bookmarks bool
@@ -142,12 +142,12 @@ func (b streamBody) Close() error {
 
 // watch answers with the events since a version, after objs.
 func (s *set) watch(r *origin.Request, match matcher, from int64, objs []runtime.Object) (*http.Response, error) {
-	info, err := wire.Serializer(r.Accept)
+	info, err := codec.Serializer(r.Accept)
 	if err != nil {
 		return nil, err
 	}
 	in, out := io.Pipe()
-	to, err := wire.WriteEvents(info, out)
+	to, err := codec.WriteEvents(info, out)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *set) watch(r *origin.Request, match matcher, from int64, objs []runtime
 		stop()
 		_ = out.CloseWithError(err) // never fails
 	}()
-	resp := wire.Response(r.HTTP, http.StatusOK, info.MediaType+";stream=watch")
+	resp := codec.Response(r.HTTP, http.StatusOK, info.MediaType+";stream=watch")
 	resp.Body = streamBody{in, cancel}
 	return resp, nil
 }
@@ -180,7 +180,7 @@ func (w *stream) run(ctx context.Context, version int64, objs []runtime.Object) 
 	for {
 		changes, more, err := w.set.since(version)
 		if err != nil {
-			gone := wire.Failure(http.StatusGone, metav1.StatusReasonExpired, err.Error())
+			gone := codec.Failure(http.StatusGone, metav1.StatusReasonExpired, err.Error())
 			if err := w.to.Object(watch.Error, gone); err != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -104,7 +104,7 @@ func (t *table) named(q *origin.Request, name string) (*http.Response, error) {
 	switch {
 	case q.Verb == origin.VerbGet:
 		if obj := t.collections.ByName(q.Resource, name); obj != nil && q.Subresource == "" {
-			return wire.Answer(q.HTTP, q.Accept, http.StatusOK, obj)
+			return codec.Answer(q.HTTP, q.Accept, http.StatusOK, obj)
 		}
 		return t.first(q)
 	case q.Collects():

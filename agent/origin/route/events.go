@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 	"github.com/a4s-io/a4s/agent/origin/merge"
-	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 func isEvent(q *origin.Request) bool {
@@ -24,7 +24,7 @@ const nodeEvents = "default"
 // partition of what they are about.
 func (t *table) event(q *origin.Request) (*http.Response, error) {
 	q = copyOf(q)
-	body, err := wire.ReadAll(q.HTTP.Body)
+	body, err := codec.ReadAll(q.HTTP.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (t *table) event(q *origin.Request) (*http.Response, error) {
 
 func (t *table) newEvent(q *origin.Request, body []byte) (*http.Response, error) {
 	p, composite := t.owner(q.Namespace)
-	info, err := wire.Serializer(q.ContentType)
+	info, err := codec.Serializer(q.ContentType)
 	var obj runtime.Object
 	if err == nil {
 		obj, _, err = info.Serializer.Decode(body, nil, nil)
@@ -66,7 +66,7 @@ func (t *table) newEvent(q *origin.Request, body []byte) (*http.Response, error)
 		}
 		if ref != nil && merge.IsLocal(ref.ResourceVersion) {
 			ref.ResourceVersion = ""
-			if body, err = wire.Encode(info, obj); err != nil {
+			if body, err = codec.Encode(info, obj); err != nil {
 				return nil, err
 			}
 			q.SetBody(body)

@@ -13,7 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 var (
@@ -82,7 +82,7 @@ func (g *guard) do(r *http.Request) (*http.Response, error) {
 	resp, err := g.RoundTrip(r.WithContext(ctx))
 	if err == nil {
 		var body []byte
-		if body, err = wire.ReadAll(resp.Body); err == nil {
+		if body, err = codec.ReadAll(resp.Body); err == nil {
 			resp.Body = io.NopCloser(bytes.NewReader(body))
 			return resp, nil
 		}
@@ -154,6 +154,6 @@ func (g *guard) answers() bool {
 	if err != nil {
 		return false
 	}
-	_, err = wire.ReadAll(resp.Body)
+	_, err = codec.ReadAll(resp.Body)
 	return err == nil && resp.StatusCode < http.StatusInternalServerError
 }

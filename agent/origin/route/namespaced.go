@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 	"github.com/a4s-io/a4s/agent/origin/merge"
-	"github.com/a4s-io/a4s/agent/origin/wire"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -43,7 +43,7 @@ func (t *table) forward(p *partition, q *origin.Request, composite string) (*htt
 	}
 	q.HTTP.URL.Path = strings.Replace(q.HTTP.URL.Path, "/namespaces/"+q.Namespace+"/", "/namespaces/"+composite+"/", 1)
 	if q.HTTP.Body != nil {
-		body, err := wire.ReadAll(q.HTTP.Body)
+		body, err := codec.ReadAll(q.HTTP.Body)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (t *table) checkVersions(q *origin.Request) (*http.Response, error) {
 	if q.HTTP.Body == nil || !t.collections.Holds(q.Resource) {
 		return nil, nil
 	}
-	body, err := wire.ReadAll(q.HTTP.Body)
+	body, err := codec.ReadAll(q.HTTP.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func precondition(body []byte, contentType string) string {
 		}
 		return fields.Metadata.ResourceVersion
 	}
-	info, err := wire.Serializer(contentType)
+	info, err := codec.Serializer(contentType)
 	if err != nil {
 		return "" // the server says so
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // nodeResource is that of the node itself.
@@ -81,15 +81,15 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 	if err != nil || resp.StatusCode != http.StatusOK || q.Verb != origin.VerbList {
 		return resp, err
 	}
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
+	info, err := codec.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return resp, nil //nolint:nilerr // its client cannot read it either
 	}
-	body, err := wire.ReadAll(resp.Body)
+	body, err := codec.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
 	}
-	wire.SetBody(resp, body)
+	codec.SetBody(resp, body)
 	switch obj, _, err := info.Serializer.Decode(body, nil, nil); {
 	case err != nil || meta.LenList(obj) > 0:
 		t.self.seen()
@@ -101,7 +101,7 @@ func (t *table) listsNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 
 // attach adds volumes to the node in an answer.
 func attach(resp *http.Response, volumes []corev1.AttachedVolume) error {
-	return wire.Change(resp, func(obj runtime.Object) (bool, error) {
+	return codec.Change(resp, func(obj runtime.Object) (bool, error) {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
 			return false, fmt.Errorf("it is a %T", obj)

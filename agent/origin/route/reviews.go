@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 // extraPartition is the attribute of a user that names the partition that knew their
@@ -19,7 +19,7 @@ const extraPartition = "a4s.io/partition"
 
 // tokenReview asks one partition after the other whose token it is.
 func (t *table) tokenReview(q *origin.Request) (*http.Response, error) {
-	body, err := wire.ReadAll(q.HTTP.Body)
+	body, err := codec.ReadAll(q.HTTP.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (t *table) tokenReview(q *origin.Request) (*http.Response, error) {
 
 // claimUser marks the user of a review as one of the partition, if it knew the token.
 func (p *partition) claimUser(resp *http.Response) (known bool, err error) {
-	err = wire.Change(resp, func(obj runtime.Object) (bool, error) {
+	err = codec.Change(resp, func(obj runtime.Object) (bool, error) {
 		review, ok := obj.(*authenticationv1.TokenReview)
 		if !ok {
 			return false, fmt.Errorf("it is a %T", obj)
@@ -101,11 +101,11 @@ func (t *table) reviewByAny(q *origin.Request, body []byte) (*http.Response, err
 // logs and the like, which they could not otherwise.
 func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
 	q = copyOf(q)
-	body, err := wire.ReadAll(q.HTTP.Body)
+	body, err := codec.ReadAll(q.HTTP.Body)
 	if err != nil {
 		return nil, err
 	}
-	info, err := wire.Serializer(q.ContentType)
+	info, err := codec.Serializer(q.ContentType)
 	if err != nil {
 		return refuse(q, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, err.Error())
 	}
@@ -122,7 +122,7 @@ func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
 		return unavailable(q, fmt.Sprintf("there is no partition %q, of which the user is", of))
 	}
 	delete(review.Spec.Extra, extraPartition)
-	if body, err = wire.Encode(info, review); err != nil {
+	if body, err = codec.Encode(info, review); err != nil {
 		return nil, err
 	}
 	q.SetBody(body)

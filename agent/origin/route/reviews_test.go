@@ -14,7 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
@@ -22,13 +22,13 @@ const events = "/api/v1/namespaces/"
 
 // created answers with what came.
 func created(a partitiontest.Asked) (int, runtime.Object) {
-	info, err := wire.Serializer(a.ContentType)
+	info, err := codec.Serializer(a.ContentType)
 	if err != nil {
-		return http.StatusUnsupportedMediaType, wire.Failure(http.StatusUnsupportedMediaType, "", err.Error())
+		return http.StatusUnsupportedMediaType, codec.Failure(http.StatusUnsupportedMediaType, "", err.Error())
 	}
 	obj, _, err := info.Serializer.Decode(a.Body, nil, nil)
 	if err != nil {
-		return http.StatusBadRequest, wire.Failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return http.StatusBadRequest, codec.Failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 	}
 	return http.StatusCreated, obj
 }
@@ -89,7 +89,7 @@ func TestPatchedEvents(t *testing.T) {
 	c := newCluster(t, Options{})
 	ofNode, ofPod := events+"default/events/"+nodeName+".17", events+"default/events/"+nodeName+".x.18"
 	missing := func(partitiontest.Asked) (int, runtime.Object) {
-		return http.StatusNotFound, wire.Failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such event")
+		return http.StatusNotFound, codec.Failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such event")
 	}
 	answer := event("default", "Pod", "x")
 	answer.TypeMeta = metav1.TypeMeta{Kind: "Event", APIVersion: "v1"}

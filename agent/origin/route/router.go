@@ -15,8 +15,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 	"github.com/a4s-io/a4s/agent/origin/merge"
-	"github.com/a4s-io/a4s/agent/origin/wire"
 	"github.com/a4s-io/a4s/internal/component"
 )
 
@@ -307,7 +307,7 @@ func ofNode(q *origin.Request) bool {
 }
 
 func refuse(q *origin.Request, code int32, reason metav1.StatusReason, message string) (*http.Response, error) {
-	return wire.Refuse(q.HTTP, q.Accept, code, reason, message)
+	return codec.Refuse(q.HTTP, q.Accept, code, reason, message)
 }
 
 func unavailable(q *origin.Request, message string) (*http.Response, error) {

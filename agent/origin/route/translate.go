@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/a4s-io/a4s/agent/origin/codec"
 	"github.com/a4s-io/a4s/agent/origin/qualify"
-	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // names reads and writes what qualify maps.
@@ -35,7 +35,7 @@ func (n names) requestBody(body []byte, contentType, namespace string) []byte {
 	if strings.HasSuffix(contentType, "-patch+json") {
 		return n.patch(body)
 	}
-	info, err := wire.Serializer(contentType)
+	info, err := codec.Serializer(contentType)
 	if err != nil {
 		return body
 	}
@@ -43,7 +43,7 @@ func (n names) requestBody(body []byte, contentType, namespace string) []byte {
 	if err != nil || n.Map(obj) != nil {
 		return body
 	}
-	out, err := wire.Encode(info, obj)
+	out, err := codec.Encode(info, obj)
 	if err != nil {
 		return body
 	}
@@ -79,9 +79,9 @@ func (n names) answer(ctx context.Context, resp *http.Response, watched bool) er
 		return nil
 	}
 	if !watched {
-		return wire.Change(resp, func(obj runtime.Object) (bool, error) { return true, n.Map(obj) })
+		return codec.Change(resp, func(obj runtime.Object) (bool, error) { return true, n.Map(obj) })
 	}
-	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
+	info, err := codec.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
@@ -106,11 +106,11 @@ func (b watchBody) Close() error {
 
 func (n names) watch(ctx context.Context, server io.ReadCloser, info runtime.SerializerInfo) (io.ReadCloser, error) {
 	in, out := io.Pipe()
-	events, err := wire.ReadEvents(info, server)
+	events, err := codec.ReadEvents(info, server)
 	if err != nil {
 		return nil, err
 	}
-	to, err := wire.WriteEvents(info, out)
+	to, err := codec.WriteEvents(info, out)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +146,6 @@ func (n names) event(info runtime.SerializerInfo, e *metav1.WatchEvent) error {
 	if err := n.Map(obj); err != nil {
 		return err
 	}
-	e.Object.Raw, err = wire.Encode(info, obj)
+	e.Object.Raw, err = codec.Encode(info, obj)
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/agent/origin/codec"
 )
 
 func ofPartition(name string, home bool) *partition {
@@ -82,13 +82,13 @@ func TestNamesThereAndBack(t *testing.T) {
 // TestAnswersInEachFormat reads and writes JSON and protobuf.
 func TestAnswersInEachFormat(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
-		info, err := wire.Serializer(contentType)
+		info, err := codec.Serializer(contentType)
 		if err != nil {
 			t.Fatal(err)
 		}
 		secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"}, Data: map[string][]byte{"a": {0, 1}}}
-		body, err := wire.Encode(info, secret)
+		body, err := codec.Encode(info, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
