@@ -39,7 +39,8 @@ const MaxBody = 1 << 20
 // Socket returns the path of the API's socket.
 func Socket(runDir string) string { return filepath.Join(runDir, SocketName) }
 
-// PodName is the name that a pod gets on a node: that of mirror pods.
+// PodName is the name that a pod gets on a node, with the name of the node as its suffix, as mirror
+// pods have it (kubelet pod API seed, "Naming").
 func PodName(name, node string) string { return name + "-" + node }
 
 // IsBootstrap reports whether a pod came from this API.

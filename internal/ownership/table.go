@@ -32,7 +32,7 @@ func NewConfig(in *partitionapi.DataPartitionConfig, created int64) Config {
 	return c
 }
 
-// Span is the names of tenants from Lo up to Hi, without Hi.
+// Span is the names of tenants from Lo, inclusive, to Hi, exclusive (data partition seed).
 type Span struct {
 	Lo, Hi string
 	// Open is a span without an end, where Hi does not count.

@@ -24,11 +24,11 @@ type DataPartitionConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// RangeStart is the first name of the range. It counts if IsRangeStartValid is
+	// RangeStart is inclusive: the first name of the range. It counts if IsRangeStartValid is
 	// set, and the range has no start otherwise.
 	RangeStart        string `json:"rangeStart,omitempty" protobuf:"bytes,2,opt,name=rangeStart"`
 	IsRangeStartValid bool   `json:"isRangeStartValid,omitempty" protobuf:"varint,3,opt,name=isRangeStartValid"`
-	// RangeEnd is the name with which the next range begins. It counts if
+	// RangeEnd is exclusive: the name with which the next range begins. It counts if
 	// IsRangeEndValid is set, and the range has no end otherwise.
 	RangeEnd        string `json:"rangeEnd,omitempty" protobuf:"bytes,4,opt,name=rangeEnd"`
 	IsRangeEndValid bool   `json:"isRangeEndValid,omitempty" protobuf:"varint,5,opt,name=isRangeEndValid"`

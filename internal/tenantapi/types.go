@@ -55,7 +55,7 @@ const (
 	LocalCRDFirst CRDPolicy = "LocalCRDFirst"
 )
 
-// DefaultCRDPolicy is that of tenants for which none is set.
+// DefaultCRDPolicy, LocalCRDFirst, is that of tenants for which none is set.
 const DefaultCRDPolicy = LocalCRDFirst
 
 // CRDPolicies are all policies.
