@@ -120,7 +120,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // variable is what is another thing at each time: what the page leaves out, numbers of something,
 // and spaces and ends of lines.
-var variable = regexp.MustCompile(`\.\.\.|[0-9]+ [A-Za-z]|\s+`)
+var variable = regexp.MustCompile(`\s*\.\.\.\s*|[0-9]+ [A-Za-z]|\s+`)
 
 // Pattern finds what the page says that is printed. names are of the page, each before what the
 // test has instead, "..." for anything.
@@ -131,8 +131,11 @@ func Pattern(shown string, names ...string) *regexp.Regexp {
 	for _, at := range variable.FindAllStringIndex(shown, -1) {
 		b.WriteString(regexp.QuoteMeta(shown[last:at[0]]))
 		switch found := shown[at[0]:at[1]]; {
-		case found == "...":
+		case strings.TrimSpace(found) == "...":
 			b.WriteString(`[^\n]*`)
+			if strings.HasSuffix(found, " ") {
+				b.WriteString(`\s*`)
+			}
 		case strings.TrimSpace(found) == "":
 			b.WriteString(`\s+`)
 		default:

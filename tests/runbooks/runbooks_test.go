@@ -119,6 +119,11 @@ func TestPattern(t *testing.T) {
 		{"runs (1): it is group-1", []string{"group-1", "other"}, "runs (1): it is other", true},
 		{"runs (1): it is group-1", nil, "runs (2): it is group-1", false},
 		{"held by FINALIZER (set by MANAGER)", []string{"MANAGER", "..."}, "held by FINALIZER (set by test)", true},
+		{"end of ... is held by F (set by M) ...; they run until ..., because", []string{"F", "x/y", "M", "..."},
+			"end of 5 configmaps: configmaps a/b is held by x/y (set by test); they run until 17:08Z, because", true},
+		{"end of ... is held by F (set by M) ...; they run until ..., because", []string{"F", "x/y", "M", "..."},
+			"end of 5 configmaps: configmaps a/b is held by x/y; they run until 17:08Z, because", false},
+		{"is being deleted already waiting for ...", nil, "is being deleted already\nwaiting for its space", true},
 		{`with "a4s server"; ...`, nil, `with "a4s server"; if it runs`, true},
 	} {
 		if got := Pattern(c.shown, c.names...).MatchString(c.out); got != c.want {
