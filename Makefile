@@ -73,7 +73,7 @@ test-integration: test-deps build ## Run the tests that start components in the 
 # What make test does a few times, as often as the claims in the documentation say. One
 # after the other: each is about what happens under load of its own.
 .PHONY: test-long
-test-long: test-deps build ## slow: Kill servers 200 times while tenants are made, and 200 times while they write and move, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants, partitions away for ten minutes, 500 of each name of tenants (as root, four and a half hours)
+test-long: test-deps build ## slow: Kill servers 200 times while tenants are made, and 200 times while they write and move, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants, partitions away for ten minutes, 500 of each name of tenants, the runbooks (as root, five hours)
 	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 3h ./tests/integration/partitionfaults
 	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-100} A4S_TEST_NODES=$${A4S_TEST_NODES:-10000} \
@@ -85,6 +85,7 @@ test-long: test-deps build ## slow: Kill servers 200 times while tenants are mad
 	A4S_KILLS=$${A4S_KILLS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 3h -run 'TestKilledServersOfGroupsAndPartitions' ./tests/e2e
 	A4S_MOVES=$${A4S_MOVES:-200} go test -v -count=1 -timeout 2h -run 'TestMovesUnderWrites|TestMovesBeneathClients' ./server/groups/ranged ./server/groups/serving
+	$(MAKE) test-runbooks
 
 .PHONY: isolation
 isolation: test-deps $(PAYLOAD) ## slow: Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)
@@ -97,6 +98,10 @@ parity: test-deps $(PAYLOAD) ## slow: Compare a tenant with the system space by 
 .PHONY: test-e2e
 test-e2e: test-deps build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -parallel 4 -timeout 60m ./tests/e2e/...
+
+.PHONY: test-runbooks
+test-runbooks: test-deps build ## slow: Make the faults of docs/operate/runbooks.md, run its commands and see its output (RUN=TestRunbookServerDown runs one; as root, 20 minutes)
+	A4S_RUNBOOKS=1 A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 60m -run '$(or $(RUN),TestRunbook)' ./tests/e2e
 
 .PHONY: test-injection
 test-injection: build ## slow: Inject failures: kills, 100 restarts, ten minutes without a network, full disks (as root, slow)
