@@ -56,6 +56,7 @@ func (d *Dropper) Drop(ctx context.Context) error {
 	defer func() { d.last = time.Now() }()
 	cfg := rest.CopyConfig(d.admin.cfg)
 	cfg.Host = Address(d.admin.server, d.tenant)
+	cfg.WarningHandler = rest.NoWarnings{} // it looks at every kind, deprecated ones too
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("making a discovery client: %w", err)

@@ -203,7 +203,8 @@ func Conditions() []Condition {
 				"delete the pods that run on it"},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
 			Cause: "it could not be renewed in time, or the clock is wrong",
-			Fix:   "check the clock, then: a4s certificate rotate"},
+			Fix: "check the clock and restart a4s, which renews them at its start; " +
+				"while it runs: a4s certificate rotate"},
 		{Code: CertificateExpiring, Severity: Warning, Title: "A certificate is about to expire",
 			Cause: "renewing it failed, or it is that of a CA in its last year",
 			Fix: "see the log for the reason; a4s certificate rotate renews all but CAs, " +
