@@ -152,7 +152,7 @@ var commandLines = []commandLine{
 	{args: "tenant list -o name --admin-kubeconfig ADMIN"},
 	{args: "tenant list --admin-kubeconfi ADMIN"},
 	{args: "tenant create t1 --kubeconfig="},
-	{args: "tenant create t1 --kubeconfig -"},
+	{args: "tenant create t1 --kubeconfig -", env: "KUBECONFIG=/nonexistent"},
 	{args: "__completeNoDesc tenant list --adm"},
 	{args: "__completeNoDesc server --auto"},
 	{args: "tenant list -o name", env: "A4S_KUBECONFIG_OUTPUT=ADMIN"},
