@@ -33,13 +33,11 @@ const (
 	underLoad = lives*certLife + 5*time.Second
 )
 
-// TestCertificatesAreRenewedUnderLoad runs a server and its node through
-// several lives of all their certificates. No request may fail for it, but for
-// logs that are read at that moment. It is not parallel: the lives are so short
-// that a machine must not be busy with much else.
-func TestCertificatesAreRenewedUnderLoad(t *testing.T) {
-	onDemand(t)
-	c, err := newServer(newHost(t, "certificates"), "--certificate-lifetime", certLife.String())
+// newServerOfShortLives is a server whose certificates last for life. Its client reads the
+// kubeconfig for each connection, so it has the certificate that is valid now.
+func newServerOfShortLives(t *testing.T, name string, life time.Duration, flags ...string) *cluster {
+	t.Helper()
+	c, err := newServer(newHost(t, name), append(flags, "--certificate-lifetime", life.String())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +47,16 @@ func TestCertificatesAreRenewedUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.waitReady(t)
+	return c
+}
+
+// TestCertificatesAreRenewedUnderLoad runs a server and its node through
+// several lives of all their certificates. No request may fail for it, but for
+// logs that are read at that moment. It is not parallel: the lives are so short
+// that a machine must not be busy with much else.
+func TestCertificatesAreRenewedUnderLoad(t *testing.T) {
+	onDemand(t)
+	c := newServerOfShortLives(t, "certificates", certLife)
 	c.waitOwnNode(t)
 	ns := c.namespace(t)
 	pod := c.runPod(t, ns, testboxPod("lasting"))

@@ -393,13 +393,11 @@ func TestFullDiskOfANode(t *testing.T) {
 	wantSameFootprint(t, h, print)
 }
 
-// A disk that fills up, and one that the kernel makes read-only after an
-// error, stop the server and not the pods. Nothing is lost.
-func TestDiskFailures(t *testing.T) {
-	onDemand(t)
-	t.Parallel()
-	h := newHost(t, "disk")
-	image, attach := mountDisk(t, h, dataDir)
+// newServerOnItsDisk is a server, with its node, whose data directory is on a disk of its own:
+// the file that the disk is, and what mounts it again.
+func newServerOnItsDisk(t *testing.T, h *hosts.Host) (c *cluster, image string, attach func()) {
+	t.Helper()
+	image, attach = mountDisk(t, h, dataDir)
 	attach()
 	c, err := newServer(h, ownDisk...)
 	if err != nil {
@@ -408,6 +406,16 @@ func TestDiskFailures(t *testing.T) {
 	c.reportOnFailure(t)
 	c.waitReady(t)
 	c.waitOwnNode(t)
+	return c, image, attach
+}
+
+// A disk that fills up, and one that the kernel makes read-only after an
+// error, stop the server and not the pods. Nothing is lost.
+func TestDiskFailures(t *testing.T) {
+	onDemand(t)
+	t.Parallel()
+	h := newHost(t, "disk")
+	c, image, attach := newServerOnItsDisk(t, h)
 	f := newFixture(t, c)
 	before := f.identify(t)
 	print := takeFootprint(t, h)

@@ -15,10 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/tests/hosts"
-	"github.com/a4s-io/a4s/tests/load"
 )
 
 // fillTo leaves that many MiB of a disk free.
@@ -42,15 +40,7 @@ func TestRunbookDiskFull(t *testing.T) {
 	const full = "ERROR The disk of the data directory is full (/var/lib/a4s): 90 MiB of 40000 MiB are free"
 	const almost = "The disk of the data directory is almost full"
 	h := newHost(t, "rb-disk")
-	_, attach := mountDisk(t, h, dataDir)
-	attach()
-	c, err := newServer(h, ownDisk...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.reportOnFailure(t)
-	c.waitReady(t)
-	c.waitOwnNode(t)
+	c, _, _ := newServerOnItsDisk(t, h)
 	f := &fixture{c: c, ns: c.namespace(t)}
 	c.runPod(t, f.ns, on(h.Name, testboxPod("stays")))
 	scheduled := func() int { return strings.Count(b.must(h, snapshots), "etcd-snapshot-"+h.Name) }
@@ -218,16 +208,7 @@ func TestRunbookCertificatesExpired(t *testing.T) {
 	const doctor, check = "a4s doctor", "a4s certificate check"
 	const expired = "ERROR A certificate has expired (...): ..."
 	const life = time.Minute
-	c, err := newServer(newHost(t, "rb-certs"), "--disable-agent", "--certificate-lifetime", life.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.reportOnFailure(t)
-	c.config = &rest.Config{Host: c.url(), Transport: load.Fresh(c.host.Path(kubeconfig)), QPS: -1, Timeout: soon}
-	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
-		t.Fatal(err)
-	}
-	c.waitReady(t)
+	c := newServerOfShortLives(t, "rb-certs", life, "--disable-agent")
 	worker := newAgent(t, "rb-certs-node", c)
 	c.waitNodeReady(t, worker.host.Name, worker.started)
 	c.must(t, "tenant", "create", "team-a", "--output", "/run/before.yaml")

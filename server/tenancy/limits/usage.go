@@ -109,21 +109,24 @@ func (l *Limits) show(ctx context.Context) {
 		if err == nil && t != nil {
 			bounds = l.bounds(t)
 		}
-		mayHaveNone := err == nil // what cannot be read stays what it was
 		labels.with(known.(*usage), func(label string) {
 			for _, d := range shown() {
 				q := d.quantity(used[d])
 				use.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
-				switch {
-				case !mayHaveNone:
-					continue
-				case bounds[d] == math.MaxInt64:
-					allowed.Delete(map[string]string{"tenant": label, "limit": d.limit()})
-					continue
+				if err == nil { // else it stays what it was
+					showBound(label, d, bounds[d])
 				}
-				q = d.quantity(bounds[d])
-				allowed.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
 			}
 		})
 	}
+}
+
+// showBound has a metric say what a tenant may use, or say nothing where it has no limit.
+func showBound(tenant string, d dimension, most int64) {
+	if most == math.MaxInt64 {
+		allowed.Delete(map[string]string{"tenant": tenant, "limit": d.limit()})
+		return
+	}
+	q := d.quantity(most)
+	allowed.WithLabelValues(tenant, d.limit()).Set(q.AsApproximateFloat64())
 }
