@@ -91,6 +91,8 @@ type answer struct {
 type asked struct {
 	zip  bool // it accepts gzip
 	yaml wish
+	// indent says that JSON is to have line breaks.
+	indent bool
 	// method is what it did: the answer to one that changed nothing can be refused.
 	method string
 }
@@ -309,6 +311,9 @@ func (a *answer) warn() {
 func (a *answer) whole() int {
 	if a.media == ofJSON || a.media == inYAML {
 		return longestYAML
+	}
+	if a.asks.indent && a.media == inJSON {
+		return longestIndented
 	}
 	return wholeUpTo
 }

@@ -139,6 +139,9 @@ func (a *answer) finishWhole() {
 		body, a.err = a.projector.YAML(a.resource, raw)
 	default:
 		body, a.err = a.projector.AppendJSON(out.AvailableBuffer(), wire.Out, a.resource, raw)
+		if a.asks.indent && a.err == nil {
+			body, a.err = indented(body)
+		}
 	}
 	if a.err != nil {
 		return

@@ -29,8 +29,12 @@ func handOn(
 		defer s.close()
 	}
 	var yaml wish
+	var indent bool
 	if c == object {
 		req, yaml = inJSONInstead(req)
+		if proxied.From(req.Context()) == nil { // what a proxied server is asked is its own business
+			req, indent = compactInstead(req)
+		}
 	}
 	if r.verb == "list" && strings.Contains(req.Header.Get("Accept"), protobuf) {
 		ctx, size := listsize.With(req.Context())
@@ -43,7 +47,7 @@ func handOn(
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire, c)
-		a.asks = asked{zip: zip, yaml: yaml, method: req.Method}
+		a.asks = asked{zip: zip, yaml: yaml, indent: indent, method: req.Method}
 		a.body, a.socket = sent, s
 		a.proxied = proxied.From(req.Context())
 		a.seat = fairqueue.Of(req.Context())

@@ -38,19 +38,14 @@ func inJSONInstead(req *http.Request) (*http.Request, wish) {
 		return req, wish{}
 	}
 	asJSON := slices.IndexFunc(clauses, of(inJSON, "application/*", "*/*"))
-	accept := make([]string, len(clauses))
+	asked := slices.Clone(clauses)
 	for i, c := range clauses {
-		accept[i] = c.Type + "/" + c.SubType
 		if of(inYAML)(c) {
-			accept[i] = inJSON
+			asked[i].SubType = "json"
 		}
-		for _, name := range slices.Sorted(maps.Keys(c.Params)) {
-			accept[i] += ";" + name + "=" + c.Params[name]
-		}
-		accept[i] += ";q=" + strconv.FormatFloat(c.Q, 'f', 3, 64)
 	}
 	req = req.Clone(req.Context())
-	req.Header.Set("Accept", strings.Join(accept, ","))
+	req.Header.Set("Accept", formatAccept(asked))
 	if asJSON >= 0 && asJSON < asYAML {
 		return req, wish{}
 	}
@@ -64,6 +59,19 @@ func inJSONInstead(req *http.Request) (*http.Request, wish) {
 		return of(inYAML)(c) && !as
 	})
 	return req, wish{yaml: true, errors: errors, only: asJSON < 0}
+}
+
+// formatAccept is the value of an Accept header.
+func formatAccept(clauses []goautoneg.Accept) string {
+	accept := make([]string, len(clauses))
+	for i, c := range clauses {
+		accept[i] = c.Type + "/" + c.SubType
+		for _, name := range slices.Sorted(maps.Keys(c.Params)) {
+			accept[i] += ";" + name + "=" + c.Params[name]
+		}
+		accept[i] += ";q=" + strconv.FormatFloat(c.Q, 'f', 3, 64)
+	}
+	return strings.Join(accept, ",")
 }
 
 // tooLongForYAML is the answer to whoever asks for more than there is YAML of.

@@ -1,0 +1,68 @@
+package edge
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/munnerz/goautoneg"
+)
+
+// longestIndented is how long JSON is that gets line breaks and spaces, in bytes. They are for
+// people. To write a list with them the API server has to have all of it in memory, three times;
+// without them it writes one object after the other.
+const longestIndented = 1 << 20
+
+// asksForIndent reports whether a client asks for JSON that people read, as upstream decides it:
+// by the query, else by the media type or by what the client is.
+func asksForIndent(req *http.Request) bool {
+	accept := req.Header.Get("Accept")
+	if strings.Contains(accept, "pretty") {
+		for _, c := range goautoneg.ParseAccept(accept) {
+			if asks, err := strconv.ParseBool(c.Params["pretty"]); asks && err == nil {
+				return true
+			}
+		}
+	}
+	if strings.Contains(req.URL.RawQuery, "pretty") {
+		if asks := req.URL.Query().Get("pretty"); asks != "" {
+			yes, err := strconv.ParseBool(asks)
+			return yes && err == nil
+		}
+	}
+	agent := req.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") ||
+		strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+// compactInstead has the API server answer without line breaks where a client asks for them. The
+// edge adds them to an answer that is not too long for it.
+func compactInstead(req *http.Request) (_ *http.Request, indent bool) {
+	if !asksForIndent(req) {
+		return req, false
+	}
+	req = req.Clone(req.Context())
+	query := req.URL.Query()
+	query.Set("pretty", "0")
+	req.URL.RawQuery = query.Encode()
+	if accept := req.Header.Get("Accept"); strings.Contains(accept, "pretty") {
+		clauses := goautoneg.ParseAccept(accept)
+		for i := range clauses {
+			delete(clauses[i].Params, "pretty")
+		}
+		req.Header.Set("Accept", formatAccept(clauses))
+	}
+	return req, true
+}
+
+// indented is JSON with line breaks, as upstream writes it.
+func indented(body []byte) ([]byte, error) {
+	var out bytes.Buffer
+	out.Grow(len(body) + len(body)/2)
+	if err := json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  "); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
