@@ -25,9 +25,10 @@ func topCommand() *cli.Command {
 			ArgsUsage: "[FLAGS]",
 			Usage:     "show which tenants made the server busy in the last minute, and by what",
 			Description: "A request computes in a seat, of which there are two for each processor, and waits for\n" +
-				"one while others have them. The tenant whose requests computed longest is the first. Each\n" +
-				"server tells of itself alone: ask another one with a kubeconfig that names it. Clients that\n" +
-				"nobody knows are (unknown), and tenants that used little are (other) where there are many.",
+				"one while others have them. The tenant whose requests computed longest is the first. What\n" +
+				"controllers ask about a tenant's objects has no seat: it is counted. Each server tells of\n" +
+				"itself alone: ask another one with a kubeconfig that names it. Clients that nobody knows\n" +
+				"are (unknown), and tenants that used little are (other) where there are many.",
 			Action: action(topTenants),
 		},
 			count("limit", "n", 20, "show the first `N` tenants; 0 shows all"),
@@ -123,12 +124,17 @@ func refusedOf(by map[string]int64) string {
 }
 
 // mostlyBy are the kinds of work that a tenant used at least a tenth of its time for, three
-// at most.
+// at most, and what controllers did for it, which has no seat, if that is a tenth of its requests.
 func mostlyBy(t *joinapi.UseOfTenant) string {
 	var kinds []string
 	for i, w := range t.Work {
 		if i == 0 || i < 3 && w.SeatSeconds >= t.SeatSeconds/10 && w.SeatSeconds > 0 {
 			kinds = append(kinds, w.Work+" "+percent(w.SeatSeconds, t.SeatSeconds))
+		}
+	}
+	for _, w := range t.Work {
+		if w.Work == joinapi.WorkOfControllers && w.Requests >= t.Requests/10 {
+			kinds = append(kinds, fmt.Sprintf("%s %d requests", w.Work, w.Requests))
 		}
 	}
 	return strings.Join(kinds, ", ")

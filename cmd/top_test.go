@@ -16,7 +16,7 @@ func TestTopTenants(t *testing.T) {
 		{Tenant: "noisy", SeatSeconds: 60, WaitedSeconds: 12.34, Requests: 900,
 			Refused: map[string]int64{"full": 40, "late": 2},
 			Work: []joinapi.UseForWork{{Work: "lists", SeatSeconds: 45}, {Work: "policies", SeatSeconds: 14},
-				{Work: "gets", SeatSeconds: 1, Requests: 1}}},
+				{Work: "gets", SeatSeconds: 1, Requests: 1}, {Work: "controllers", Requests: 700}}},
 		{Tenant: "calm", SeatSeconds: 20, Requests: 3, Work: []joinapi.UseForWork{{Work: "watches", SeatSeconds: 20}}},
 		{Tenant: "(unknown)", Work: []joinapi.UseForWork{{Work: "gets", Requests: 1}}},
 	}
@@ -24,7 +24,7 @@ func TestTopTenants(t *testing.T) {
 	want := "Server:      one (" + f.url + ")\nPartition:   west\n" +
 		"Seat time:   80.0 s in the last 62 s, on 2 processors\n\n" +
 		`TENANT      SHARE   SEAT TIME   REQUESTS   WAITED   REFUSED        MOSTLY BY
-noisy       75%     60.0s       900        12.3s    42 full,late   lists 75%, policies 23%
+noisy       75%     60.0s       900        12.3s    42 full,late   lists 75%, policies 23%, controllers 700 requests
 calm        25%     20.0s       3          0.0s     0              watches 100%
 (unknown)   0%      0.0s        0          0.0s     0              gets 0%
 `

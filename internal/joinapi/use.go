@@ -39,3 +39,6 @@ type UseForWork struct {
 	WaitedSeconds float64 `json:"waitedSeconds"`
 	Requests      int64   `json:"requests"`
 }
+
+// WorkOfControllers is the kind of work that has no seat: it is counted, not measured.
+const WorkOfControllers = "controllers"

@@ -9,23 +9,31 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
-// charged is the tenant whose flow the request waits in. What a controller with a gate does about an
-// object waits in the flow of its tenant. All others, a kubelet or the scheduler, work for several
-// tenants in turn, and must not wait for one of them. A controller sends its events one after the
-// other, so those of one tenant would wait for another's.
-func (r *request) charged(gated map[string]bool) string {
-	if r.resource != nil && r.resource.resource != "events" && gated[r.user.GetName()] {
-		tenant, _ := space.SplitNamespace(r.resource.namespace)
+// worksFor is the tenant for which a controller with a gate does something, "" for all else: a
+// kubelet or the scheduler work for several tenants in turn.
+func (r *request) worksFor(gated map[string]bool) string {
+	if r.resource == nil || !gated[r.user.GetName()] {
+		return ""
+	}
+	if tenant, _ := space.SplitNamespace(r.resource.namespace); !space.IsSystem(tenant) {
 		return tenant
 	}
-	return r.userTenant
+	return ""
+}
+
+// charge counts what is done for a tenant by another. It does not wait in the tenant's queue: the
+// gate bounds how much of it there is, and a burst of an honest tenant would wait twice.
+func (q *queue) charge(tenant string) {
+	if q != nil && tenant != "" {
+		q.use.Began(ledger.FlowOf(tenant), ledger.Controllers)
+	}
 }
 
 // identified is the step that has the tenant charged. Comes in: who it is that was admitted.
-// Goes out: a turn that is one of the charged tenant, for which the request may have to wait
-// once more. Who has no credential stays one of their address, so that nobody gets past the
-// queue by saying nothing.
-func (a *admission) identified(ctx context.Context, u user.Info, charged string) (err error) {
+// Goes out: a turn that is one of their tenant, for which the request may have to wait once
+// more. Who has no credential stays one of their address, so that nobody gets past the queue by
+// saying nothing.
+func (a *admission) identified(ctx context.Context, u user.Info) (err error) {
 	defer func() {
 		if err == nil {
 			a.count()
@@ -34,26 +42,22 @@ func (a *admission) identified(ctx context.Context, u user.Info, charged string)
 	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
 		return nil
 	}
-	flow := tenantFlow(charged)
+	flow := tenantFlow(space.TenantOf(u))
 	if flow == a.flow {
 		return nil
 	}
-	own := tenantFlow(space.TenantOf(u))
-	a.flow, a.others = flow, flow != own
-	if a.others {
-		a.work = ledger.Controllers
-	}
+	a.flow = flow
 	if a.known && !a.said {
-		a.q.flows.Add(a.by, own)
+		a.q.flows.Add(a.by, flow)
 	}
 	switch {
 	case flow == "":
+		a.counted = true // nobody's
 		a.leave()
 	case a.seat == nil:
 		return a.acquire(ctx)
 	default:
 		a.seat.Move(flow)
-		a.seat.Does(a.work)
 	}
 	return nil
 }

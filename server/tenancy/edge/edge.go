@@ -50,7 +50,7 @@ type Options struct {
 	// Queue is where the requests of tenants' users wait; nil for none.
 	Queue *fairqueue.Queue
 	// Gated are the users of controllers that have a gate a tenant in front of their queues:
-	// their requests wait among those of the tenant that they are about. Nil is for none.
+	// their requests are counted for the tenant that they are about. Nil is for none.
 	Gated map[string]bool
 	// Use is told whose requests were refused, and how many there are; nil for nobody.
 	Use *ledger.Ledger

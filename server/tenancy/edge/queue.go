@@ -103,10 +103,8 @@ type admission struct {
 	known bool // there is a credential
 	said  bool // another server has authenticated the user
 	flow  string
-	// others is set where somebody else does something for the flow.
-	others bool
-	seat   *fairqueue.Seat // nil for those who do not wait
-	work   fairqueue.Work
+	seat  *fairqueue.Seat // nil for those who do not wait
+	work  fairqueue.Work
 	// counted is set when the request is known to the ledger.
 	counted bool
 }
@@ -169,11 +167,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	acquire := a.q.seats.Acquire
-	if a.others {
-		acquire = a.q.seats.AcquireForOthers
-	}
-	a.seat, err = acquire(ctx, a.flow)
+	a.seat, err = a.q.seats.Acquire(ctx, a.flow)
 	why := ledger.Gone
 	switch {
 	case err == nil:

@@ -64,7 +64,7 @@ func TestFlowsOfRequests(t *testing.T) {
 				t.Errorf("%s, request %d: flow %q, want %q", c.what, i+1, a.flow, want)
 			}
 			if c.user != nil {
-				if err := a.identified(t.Context(), c.user, space.TenantOf(c.user)); err != nil {
+				if err := a.identified(t.Context(), c.user); err != nil {
 					t.Errorf("%s: %v", c.what, err)
 				}
 			}
@@ -76,20 +76,21 @@ func TestFlowsOfRequests(t *testing.T) {
 	}
 }
 
-// What a controller with a gate does about a tenant's object waits among the requests of that
-// tenant, and whoever works for all does not wait.
+// What a controller with a gate does about a tenant's object is counted for that tenant, and waits
+// in no tenant's queue. What others do is nobody's.
 func TestControllersAreChargedToTenants(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:"
 	for _, c := range []struct{ user, path, want string }{
-		{account + "replicaset-controller", "/api/v1/namespaces/default.acme/pods", "tenant:acme"},
-		{account + "replicaset-controller", "/apis/apps/v1/namespaces/default.acme/replicasets/r", "tenant:acme"},
+		{account + "replicaset-controller", "/api/v1/namespaces/default.acme/pods", "acme"},
+		{account + "replicaset-controller", "/apis/apps/v1/namespaces/default.acme/replicasets/r", "acme"},
+		{account + "replicaset-controller", "/api/v1/namespaces/default.acme/events", "acme"},
 		{account + "replicaset-controller", "/api/v1/namespaces/default/pods", ""},
 		{account + "replicaset-controller", "/api/v1/nodes", ""},
-		{account + "replicaset-controller", "/api/v1/namespaces/default.acme/events", ""},
 		{account + "namespace-controller", "/api/v1/namespaces/default.acme/pods", ""},
 		{"system:node:n", "/api/v1/namespaces/default.acme/pods/p", ""},
 	} {
 		q := newQueue(fairqueue.New(fairqueue.ForProcessors(2)))
+		q.use = ledger.New()
 		for range 2 { // the second is known by its token
 			req := httptest.NewRequest(http.MethodPost, c.path, nil)
 			req.Header.Set("Authorization", "Bearer x")
@@ -99,25 +100,31 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 			}
 			r := read(req)
 			r.identify(&user.DefaultInfo{Name: c.user}, req.Header)
-			flow := r.charged(map[string]bool{account + "replicaset-controller": true})
-			if err := a.identified(t.Context(), r.user, flow); err != nil {
+			if err := a.identified(t.Context(), r.user); err != nil {
 				t.Fatal(err)
 			}
-			if a.flow != c.want || (a.seat != nil) != (c.want != "") || a.others != (c.want != "") {
-				t.Errorf("%s at %s waits in the flow %q, want %q", c.user, c.path, a.flow, c.want)
+			if a.seat != nil {
+				t.Errorf("%s at %s has a seat of the flow %q", c.user, c.path, a.flow)
 			}
+			q.charge(r.worksFor(map[string]bool{account + "replicaset-controller": true}))
 			a.leave()
 		}
-		req := httptest.NewRequest(http.MethodPost, c.path, nil)
-		req.Header.Set("Authorization", "Bearer x")
-		a, err := q.enter(req, nil, 0)
-		if err != nil {
-			t.Fatal(err)
+		got := map[string]int64{}
+		for _, u := range q.use.LastMinute().Tenants {
+			for _, w := range u.Work {
+				if w.Work == "controllers" {
+					got[u.Tenant] = w.Requests
+				}
+			}
 		}
-		if a.flow != "" {
-			t.Errorf("%s is taken for one of the flow %q before it says what it wants", c.user, a.flow)
+		want := map[string]int64{}
+		if c.want != "" {
+			want[c.want] = 2
 		}
-		a.leave()
+		if !maps.Equal(got, want) {
+			t.Errorf("%s at %s: %v, want %v", c.user, c.path, got, want)
+		}
+		q.use.Forget("acme")
 	}
 }
 
@@ -164,7 +171,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			t.Errorf("%d, %s: flow %q, want %q", i, c.what, a.flow, c.first)
 		}
 		if c.user != nil {
-			if err := a.identified(t.Context(), c.user, space.TenantOf(c.user)); err != nil {
+			if err := a.identified(t.Context(), c.user); err != nil {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}
@@ -241,9 +248,10 @@ func TestRequestsAreInTheLedger(t *testing.T) {
 					who = &user.DefaultInfo{Name: name}
 				}
 				r.identify(who, req.Header)
-				if err := a.identified(t.Context(), r.user, r.charged(map[string]bool{controller: true})); err != nil {
+				if err := a.identified(t.Context(), r.user); err != nil {
 					return err
 				}
+				q.charge(r.worksFor(map[string]bool{controller: true}))
 			}
 			time.Sleep(time.Second)
 			return nil
@@ -278,7 +286,7 @@ func TestRequestsAreInTheLedger(t *testing.T) {
 			got[u.Tenant] = fmt.Sprint(u.Requests, work, u.Refused)
 		}
 		want := map[string]string{
-			"acme": "9 map[connections:1 1 0 controllers:1 1 0 documents:1 1 0 gets:1 1 0 lists:4 4 1 " +
+			"acme": "9 map[connections:1 1 0 controllers:1 0 0 documents:1 1 0 gets:1 1 0 lists:4 4 1 " +
 				"watches:1 1 0] map[full:1]",
 			ledger.Unknown: "1 map[lists:1 1 0] map[]",
 		}

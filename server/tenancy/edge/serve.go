@@ -32,9 +32,10 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 		}
 		return nil
 	}
-	if err := turn.identified(req.Context(), r.user, r.charged(e.opts.Gated)); err != nil {
+	if err := turn.identified(req.Context(), r.user); err != nil {
 		return err
 	}
+	e.queue.charge(r.worksFor(e.opts.Gated))
 	if sent, err := e.others.elsewhere(w, req, r, turn); sent || err != nil {
 		return err
 	}

@@ -55,9 +55,6 @@ type Options struct {
 	// Inside is how many have begun and not ended, computing or waiting; 0 is any
 	// number. Those that last as long as their clients like do not count.
 	Inside int
-	// Others is the same of what others do for a flow. It is less: what has begun comes back
-	// first after each of its waits, before a request of the flow that has not begun.
-	Others int
 	// Kept is how many bytes the requests of a flow keep in memory, see Seat.Keep; 0 is any
 	// number.
 	Kept int
@@ -88,7 +85,7 @@ type Account interface {
 // The length is about that of upstream's queues.
 func ForProcessors(n int) Options {
 	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Inside: 128,
-		Others: 8 * n, Kept: 64 << 20, Busy: BusyGoroutines}
+		Kept: 64 << 20, Busy: BusyGoroutines}
 }
 
 // Queue gives seats to requests.
@@ -116,14 +113,6 @@ func New(o Options) *Queue {
 	return &Queue{opts: o, epoch: time.Now(), flows: map[string]*flow{}}
 }
 
-// origin is who makes a request of a flow.
-type origin int
-
-const (
-	ofItself origin = iota
-	ofOthers        // see AcquireForOthers
-)
-
 // flow is a tenant, or the clients of an address.
 type flow struct {
 	name    string
@@ -132,10 +121,8 @@ type flow struct {
 	cost    float64   // seconds, of a request on average
 	own     int       // seats
 	inside  int       // requests that have not ended, with a seat or without
-	begun   [2]int    // of these, by origin, those that have begun and will end by themselves
+	begun   int       // of these, those that have begun and will end by themselves
 	waiting list.List // of *Seat
-	others  list.List // of *Seat of what others do for the flow
-	turn    bool      // of the others, when both wait
 	back    list.List // of *Seat whose requests began before, and go first
 	ended   time.Time // when its last request did
 	index   int       // in the backlog, -1 if not there
@@ -144,7 +131,7 @@ type flow struct {
 }
 
 // waits reports whether requests of the flow wait for a seat.
-func (f *flow) waits() bool { return f.waiting.Len()+f.others.Len()+f.back.Len() > 0 }
+func (f *flow) waits() bool { return f.waiting.Len()+f.back.Len() > 0 }
 
 // due is what the flow will have used when its running requests have ended.
 func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost/f.weight }
@@ -158,39 +145,25 @@ func (f *flow) aloneAfter() time.Duration {
 // Acquire waits for a seat of the flow, which must be released. It fails with
 // ErrFull, or with the error of the context.
 func (q *Queue) Acquire(ctx context.Context, name string) (*Seat, error) {
-	return q.acquire(ctx, name, ofItself)
-}
-
-// AcquireForOthers waits for a seat of the flow for what somebody else does for it: its own
-// requests and these take turns, and these can be any number. It fails with the error of the
-// context.
-func (q *Queue) AcquireForOthers(ctx context.Context, name string) (*Seat, error) {
-	return q.acquire(ctx, name, ofOthers)
-}
-
-func (q *Queue) acquire(ctx context.Context, name string, by origin) (*Seat, error) {
 	q.mu.Lock()
 	now := time.Now()
 	f := q.flow(name, now)
 	if f != q.last {
 		q.last, q.mixed = f, now
 	}
-	s := &Seat{q: q, flow: f, users: 1, by: by}
+	s := &Seat{q: q, flow: f, users: 1}
 	f.inside++
-	if q.next(f) == nil && q.room(f, by) && q.finds(f, now) {
+	if q.next(f) == nil && q.room(f) && q.finds(f, now) {
 		q.begin(s, now, false)
 		q.mu.Unlock()
 		return s, nil
 	}
-	in := &f.waiting
-	if by == ofOthers {
-		in = &f.others
-	} else if in.Len() >= q.opts.Length {
+	if f.waiting.Len() >= q.opts.Length {
 		f.inside--
 		q.mu.Unlock()
 		return nil, ErrFull
 	}
-	granted := q.wait(s, in)
+	granted := q.wait(s, &f.waiting)
 	q.mu.Unlock()
 
 	select {
@@ -276,29 +249,15 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 	return q.running.Len() < q.opts.Seats && f.own < share
 }
 
-// room reports whether another request of the flow may begin, its own or of others.
-func (q *Queue) room(f *flow, by origin) bool {
-	most := [...]int{ofItself: q.opts.Inside, ofOthers: q.opts.Others}[by]
-	return most == 0 || f.begun[by] < most
-}
+// room reports whether another request of the flow may begin.
+func (q *Queue) room(f *flow) bool { return q.opts.Inside == 0 || f.begun < q.opts.Inside }
 
-// next is the request of the flow that begins or comes back next, nil if none may. Its own
-// and those of others take turns.
+// next is the request of the flow that begins or comes back next, nil if none may.
 func (q *Queue) next(f *flow) *list.Element {
-	if back := f.back.Front(); back != nil {
+	if back := f.back.Front(); back != nil || !q.room(f) {
 		return back
 	}
-	var own, others *list.Element
-	if q.room(f, ofItself) {
-		own = f.waiting.Front()
-	}
-	if q.room(f, ofOthers) {
-		others = f.others.Front()
-	}
-	if own == nil || others != nil && f.turn {
-		own = others
-	}
-	return own
+	return f.waiting.Front()
 }
 
 // finds reports whether a request of the flow can begin, if others that say that
@@ -320,8 +279,7 @@ func (q *Queue) begin(s *Seat, now time.Time, passed bool) {
 	f := s.flow
 	if !s.counts && !s.endless {
 		s.counts = true
-		f.begun[s.by]++
-		f.turn = s.by == ofItself
+		f.begun++
 	}
 	s.extra = passed || len(q.backlog) > 0 && q.backlog[0].used < f.used
 	if !s.extra {

@@ -426,85 +426,6 @@ func TestNothingHoldsForever(t *testing.T) {
 	})
 }
 
-// What others do for a flow takes turns with its own requests, whatever came first, and is not
-// refused.
-func TestOwnRequestsTakeTurnsWithOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(busy)
-		first, err := q.Acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		var order string
-		var group sync.WaitGroup
-		begin := func(n int, name string, acquire func(context.Context, string) (*Seat, error)) {
-			for range n {
-				group.Go(func() {
-					seat, err := acquire(t.Context(), "a")
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					order += name
-					mu.Unlock()
-					time.Sleep(time.Millisecond)
-					seat.Release()
-				})
-			}
-			synctest.Wait()
-		}
-		begin(q.opts.Length+10, "o", q.AcquireForOthers)
-		begin(3, "a", q.Acquire)
-		first.Release()
-		group.Wait()
-		if got := order[:7]; got != "oaoaoao" && got != "aoaoaoo" {
-			t.Errorf("%q, want turns", got)
-		}
-	})
-}
-
-// What others have begun for a flow is little, so that the flow's own requests find room.
-func TestOthersBeginFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New(Options{Seats: 4, Share: 3, Alone: 3, Length: 64, Inside: 8, Others: 2, Busy: busy})
-		ctx, cancel := context.WithCancel(t.Context())
-		var group sync.WaitGroup
-		begun := make(chan *Seat, 5)
-		for range 5 {
-			group.Go(func() {
-				if seat, err := q.AcquireForOthers(ctx, "a"); err == nil {
-					begun <- seat
-				}
-			})
-		}
-		synctest.Wait()
-		if len(begun) != 2 {
-			t.Errorf("%d have begun, want 2", len(begun))
-		}
-		before := time.Now()
-		seat, err := q.Acquire(ctx, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if waited := time.Since(before); waited != 0 {
-			t.Errorf("a request of the flow waits for %s behind those that may not begin", waited)
-		}
-		seat.Release()
-		(<-begun).Release()
-		synctest.Wait()
-		if len(begun) != 2 {
-			t.Errorf("%d have begun after another ended, want 2", len(begun))
-		}
-		cancel()
-		group.Wait()
-		for range len(begun) {
-			(<-begun).Release()
-		}
-	})
-}
-
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(busy)
@@ -598,7 +519,7 @@ func TestSeatsRace(t *testing.T) {
 		t.Errorf("%d seats, %d waiting, %d flows", q.running.Len(), q.waiting, len(q.backlog))
 	}
 	for name, f := range q.flows {
-		if f.inside+f.begun[ofItself]+f.begun[ofOthers]+f.own+f.waiting.Len()+f.others.Len()+f.back.Len() != 0 {
+		if f.inside+f.begun+f.own+f.waiting.Len()+f.back.Len() != 0 {
 			t.Errorf("%s: %d inside, %d seats", name, f.inside, f.own)
 		}
 	}

@@ -27,7 +27,6 @@ type Seat struct {
 	in      *list.List    // where it waits for one
 	element *list.Element // in there, or in q.running; nil in neither
 	began   time.Time
-	by      origin
 	counts  bool // among those of its flow that have begun
 	// extra is set when flows that had used less waited, and could have no more seats: one of little
 	// weight gets far ahead of them this way, and who comes then begins where they are.
@@ -82,7 +81,7 @@ func (s *Seat) Release() {
 func (s *Seat) uncount() {
 	if s.counts {
 		s.counts = false
-		s.flow.begun[s.by]--
+		s.flow.begun--
 	}
 }
 
@@ -120,8 +119,8 @@ func (s *Seat) Move(name string) {
 	from.kept -= s.kept
 	to.kept += s.kept
 	if s.counts {
-		from.begun[s.by]--
-		to.begun[s.by]++
+		from.begun--
+		to.begun++
 	}
 	if s.element != nil {
 		from.own--

@@ -202,14 +202,14 @@ func TestInsideIsBounded(t *testing.T) {
 		}
 		first.Move("b")
 		synctest.Wait()
-		if !has(fourth) || q.flows["b"].begun[ofItself] != 1 {
+		if !has(fourth) || q.flows["b"].begun != 1 {
 			t.Error("what has moved counts where it was")
 		}
 		first.Release()
 		second.Release()
 		(<-fourth).Release()
-		if q.flows["b"].begun[ofItself] != 0 || q.flows["a"].begun[ofItself] != 1 {
-			t.Errorf("%d and %d are left", q.flows["a"].begun[ofItself], q.flows["b"].begun[ofItself])
+		if q.flows["b"].begun != 0 || q.flows["a"].begun != 1 {
+			t.Errorf("%d and %d are left", q.flows["a"].begun, q.flows["b"].begun)
 		}
 	})
 }

@@ -24,13 +24,14 @@ const (
 	// Policies and Hooks are what a write computes for the tenant's own.
 	Policies
 	Hooks
-	// Controllers are the requests of the cluster's controllers about objects of the tenant.
+	// Controllers are the requests of the cluster's controllers about objects of the tenant,
+	// which have no seat.
 	Controllers
 	kinds
 )
 
 var kindNames = [kinds]string{"gets", "lists", "watches", "writes", "connections", "documents", "policies", "hooks",
-	"controllers"}
+	joinapi.WorkOfControllers}
 
 // Reasons for which requests are refused.
 const (
