@@ -49,12 +49,18 @@ func TestOneFormat(t *testing.T) {
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
 	Zap(Options{}).Info("etcd chatter")
+	const young = "missing term information"
+	Zap(Options{}).Warn("Failed to detect schema version", zap.Error(errors.New(young)), zap.String("k", "chatter"))
+	Zap(Options{}).Error("failed to update storage version", zap.String("k", "chatter"),
+		zap.Error(fmt.Errorf("cannot detect storage schema version: %s", young)))
+	Zap(Options{}).Error("failed to update storage version", zap.Error(errors.New("no room")))
 	first.Stopping()
 	klog.Error("lost the others: chatter")
 	got := out.String()
 	for _, want := range []string{
 		`level=error msg="upstream error" error=boom pod=ns/p`,
 		`level=warning msg="etcd warning" component=etcd k=v`,
+		`level=error msg="failed to update storage version" component=etcd error="no room"`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("log lacks %q:\n%s", want, got)

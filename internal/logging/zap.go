@@ -1,6 +1,8 @@
 package logging
 
 import (
+	"strings"
+
 	"github.com/sirupsen/logrus"
 	"go.uber.org/zap/zapcore"
 )
@@ -46,8 +48,24 @@ func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements zapcore.Core.
 func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.entry.WithFields(encode(fields)).Log(c.level(e.Level), e.Message)
+	values := encode(fields)
+	level := c.level(e.Level)
+	if isStart(e.Message, values) {
+		level = logrus.DebugLevel
+	}
+	c.entry.WithFields(values).Log(level, e.Message)
 	return nil
+}
+
+// isStart reports whether etcd says that something is wrong while it only starts: it looks every
+// few seconds for the version of its files, which a new one on a busy machine has not written yet.
+func isStart(message string, values logrus.Fields) bool {
+	switch message {
+	case "Failed to detect schema version", "failed to update storage version":
+		text, _ := values["error"].(string)
+		return strings.HasSuffix(text, "missing term information")
+	}
+	return false
 }
 
 // Sync implements zapcore.Core.
