@@ -46,6 +46,7 @@ func TestOneFormat(t *testing.T) {
 	klog.ErrorS(fmt.Errorf("watch: %w", context.Canceled), "chatter of a stop")
 	klog.Error("The manifest file is empty, ignoring. Chatter of a start")
 	klog.Errorf("failed to sync with latest state: %v", fmt.Errorf("%w: chatter", context.Canceled))
+	klog.ErrorS(fmt.Errorf("failed to patch node CIDR: %s, requeuing", secondRange), "chatter of a busy start")
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
 	Zap(Options{}).Info("etcd chatter")

@@ -185,6 +185,9 @@ func errorLevel(err error, msg string) logrus.Level {
 	if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
 		return logrus.DebugLevel
 	}
+	if err != nil && strings.Contains(err.Error(), secondRange) {
+		return logrus.DebugLevel
+	}
 	for _, h := range harmless {
 		if strings.HasPrefix(msg, h) {
 			return logrus.DebugLevel
@@ -227,6 +230,10 @@ var harmless = [...]string{
 	"Failed to list existing sets",
 	"Failed to list existing chains",
 }
+
+// secondRange is why the API refuses a second range for a node. On a busy machine the controller
+// of ranges gives one before it sees in its cache that it gave one already; it then looks again.
+const secondRange = "a node of this cluster has 1, not 2"
 
 // WithValues implements logr.LogSink.
 func (s *logrusSink) WithValues(kv ...any) logr.LogSink {
