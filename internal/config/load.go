@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -29,6 +30,7 @@ func LoadServer(src Source) (*Server, []string, error) {
 	if err := l.load(src); err != nil {
 		return nil, nil, err
 	}
+	l.warnings = append(l.warnings, s.disableAsHere(l.source("disable"))...)
 	if err := s.validate(l.source); err != nil {
 		return nil, nil, err
 	}
@@ -100,6 +102,7 @@ func (l *loader) load(src Source) error {
 	if err := l.applyEnv(src.LookupEnv); err != nil {
 		return err
 	}
+	l.k3sVariables(src.LookupEnv)
 	if err := l.applyFlags(given); err != nil {
 		return err
 	}
@@ -108,6 +111,9 @@ func (l *loader) load(src Source) error {
 
 func (l *loader) scan(args []string) ([]Given, error) {
 	given, rest, err := Scan(l.command, Specs(l.table), args)
+	if errors.Is(err, ErrUnknownFlag) {
+		given, rest, err = l.scanWithK3s(err, args)
+	}
 	if err != nil {
 		return nil, l.explainFlag(err, args)
 	}
@@ -118,6 +124,31 @@ func (l *loader) scan(args []string) ([]Given, error) {
 		return nil, &problem.Input{Source: "argument of " + l.command, Value: rest[0], Want: "nothing but flags"}
 	}
 	return given, nil
+}
+
+// scanWithK3s is Scan where k3s has the flags that a4s does not: it takes those that ask for what
+// a4s does anyway. Else it returns why not, or the error that there was for the flag of nobody.
+func (l *loader) scanWithK3s(unknown error, args []string) (given []Given, rest []string, err error) {
+	all, rest, err := Scan(l.command, append(Specs(l.table), specsOfK3s()...), args)
+	if errors.Is(err, ErrUnknownFlag) {
+		return nil, nil, unknown
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, g := range all {
+		s := ofK3s(g.Name)
+		if s == nil {
+			given = append(given, g)
+			continue
+		}
+		warning, err := s.take(g.Written, g.Value)
+		if err != nil {
+			return nil, nil, err
+		}
+		l.warnings = append(l.warnings, warning)
+	}
+	return given, rest, nil
 }
 
 // explainFlag replaces the error for an unknown flag by a better one if the
@@ -201,6 +232,17 @@ func (l *loader) notOurs(e *entry) error {
 			return nil
 		}
 		return &problem.Input{Source: e.source(), Err: ErrOtherMode, Want: "it with \"" + l.other + "\" only"}
+	}
+	if s := ofK3s(e.key); s != nil {
+		value := ""
+		if len(e.values) > 0 {
+			value = e.values[0]
+		}
+		warning, err := s.take(e.source(), value)
+		if err == nil {
+			l.warnings = append(l.warnings, warning)
+		}
+		return err
 	}
 	names := make([]string, 0, len(l.table))
 	for i := range l.table {

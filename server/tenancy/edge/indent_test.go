@@ -20,7 +20,7 @@ func TestLineBreaksAreMadeHere(t *testing.T) {
 	r, _ := parsePath("/api/v1/configmaps/x")
 	e.find("t1", &r)
 	const native = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"k":"<1>","l":""}}`
-	const compact = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","tenant":"a"},"data":{"k":"<1>","l":""}}`
+	compact := strings.Replace(native, `"name":"x"`, `"name":"x","tenant":"a"`, 1)
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, []byte(compact), "", "  "); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// flagsOfK3s are all flags of k3s server and k3s agent.
+func flagsOfK3s(t *testing.T) (names []string) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/k3s-flags.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if name := strings.TrimSpace(line); name != "" && name[0] != '#' {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 100 {
+		t.Fatalf("only %d flags", len(names))
+	}
+	return names
+}
+
+// TestEveryFlagOfK3sIsKnown: it is a flag here, is accepted, or is refused with what to use instead.
+func TestEveryFlagOfK3sIsKnown(t *testing.T) {
+	ours := map[string]bool{}
+	for _, table := range [][]Setting{ServerSettings(&Server{}), AgentSettings(&Agent{})} {
+		for i := range table {
+			ours[table[i].Name] = true
+		}
+	}
+	others := map[string]bool{}
+	for _, s := range settingsOfK3s() {
+		others[s.name] = true
+	}
+	for _, name := range flagsOfK3s(t) {
+		if ours[name] == others[name] {
+			t.Errorf("--%s: is a flag here: %v; in the table of others: %v", name, ours[name], others[name])
+		}
+		delete(others, name)
+	}
+	if len(others) > 0 {
+		t.Errorf("no flags of k3s: %v", slices.Sorted(maps.Keys(others)))
+	}
+}
+
+// TestFlagsOfK3s: what is not needed is taken with a warning, from the command line and from a file;
+// for the rest the error says what to use.
+func TestFlagsOfK3s(t *testing.T) {
+	file := func(text string) []string {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--config", path}
+	}
+	for _, c := range []struct {
+		what    string
+		args    []string
+		warning string // "" for an error
+		want    string
+	}{
+		{"accepted", []string{"--disable-helm-controller"},
+			"--disable-helm-controller: not needed, there is none", ""},
+		{"accepted with a value", []string{"--etcd-snapshot-reconcile-interval", "10m", "--debug"},
+			"snapshots are looked for when they are asked for", ""},
+		{"in a file", file("disable-cloud-controller: true\n"), `key "disable-cloud-controller": not needed`, ""},
+		{"carried by k3s alone", []string{"--disable", "traefik,servicelb"},
+			`--disable: "traefik" is not needed, a4s does not carry it`, ""},
+		{"carried under another name", []string{"--disable=coredns"}, `--disable: "coredns" is called "dns" here`, ""},
+		{"the opposite", []string{"--disable-cloud-controller=false"}, "", "true, or nothing: there is none"},
+		{"another name", []string{"--cluster-secret", "x"}, "", "--token"},
+		{"nothing", []string{"--rootless"}, "", "nothing: a4s runs as root"},
+		{"nothing, in a file", file("vpn-auth: name=x\n"), "", "nothing: make the network"},
+		{"nobody's", []string{"--disable-helm-controller", "--no-such"}, "", `one that "a4s server --help" lists`},
+	} {
+		s, warnings, err := LoadServer(Source{Args: c.args, DefaultFile: filepath.Join(t.TempDir(), "none")})
+		if c.warning == "" {
+			var in *problem.Input
+			if !errors.As(err, &in) || !strings.Contains(in.Want, c.want) {
+				t.Errorf("%s: %v", c.what, err)
+			}
+			continue
+		}
+		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], c.warning) {
+			t.Errorf("%s: %q, %v", c.what, warnings, err)
+		}
+		if err == nil && slices.Contains(s.Disable, "traefik") {
+			t.Errorf("%s: %v is disabled", c.what, s.Disable)
+		}
+	}
+	s, _, err := LoadServer(Source{Args: []string{"--disable=coredns", "--disable=runtimes"},
+		DefaultFile: filepath.Join(t.TempDir(), "none")})
+	if err != nil || !slices.Equal(s.Disable, []string{"dns", "runtimeclasses"}) {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// TestVariablesOfK3s are not read, which is said.
+func TestVariablesOfK3s(t *testing.T) {
+	_, warnings, err := LoadServer(Source{DefaultFile: filepath.Join(t.TempDir(), "none"),
+		LookupEnv: func(name string) (string, bool) { return "secret", name == "K3S_TOKEN" }})
+	want := []string{"environment variable K3S_TOKEN: ignored, a4s reads A4S_TOKEN"}
+	if err != nil || !slices.Equal(warnings, want) {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
+// TestFlagsOfK3sAreDocumented: docs/reference/from-k3s.md has a row for each.
+func TestFlagsOfK3sAreDocumented(t *testing.T) {
+	const path, begin, end = "../../docs/reference/from-k3s.md", "<!-- flags -->\n", "<!-- end of flags -->\n"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	got, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s lacks %q and %q", path, begin, end)
+	}
+	want := K3sFlags(flagsOfK3s(t))
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got = want
+	}
+	if got != want || strings.Contains(want, "| unknown |") {
+		t.Errorf("%s is stale; run go test ./internal/config -update", path)
+	}
+}
