@@ -85,14 +85,18 @@ func (r *runtimeSet) importImages(ctx context.Context, group *component.Group) e
 	if err := group.Wait(ctx, containerd.Name); err != nil {
 		return err
 	}
-	if err := images.Import(ctx, images.Options{
+	preloaded, err := images.Import(ctx, images.Options{
 		Socket:      containerd.Socket(containerdState()),
 		Snapshotter: r.cfg.Snapshotter,
 		Required:    []string{r.payload.PauseImageTar},
 		Dir:         images.Dir(r.cfg.DataDir),
 		StateFile:   images.StateFile(r.cfg.DataDir),
 		Log:         r.log,
-	}); err != nil {
+	})
+	if err != nil {
+		return err
+	}
+	if err := kubelet.RecordPreloaded(r.cfg.DataDir, preloaded); err != nil {
 		return err
 	}
 	r.imported = true

@@ -57,22 +57,26 @@ type importer struct {
 }
 
 // Import imports the required archives and those in the directory, then pulls
-// what the pull lists name in the background until ctx ends. It fails when
-// containerd does not answer or a required archive cannot be imported.
-func Import(ctx context.Context, o Options) error {
+// what the pull lists name in the background until ctx ends. It returns the ids, as CRI
+// has them, of all images that came from archives, by name. It fails when containerd does
+// not answer or a required archive cannot be imported.
+func Import(ctx context.Context, o Options) (ids map[string]string, err error) {
 	client, err := containerd.New(o.Socket, containerd.WithDefaultNamespace(namespace))
 	if err != nil {
-		return fmt.Errorf("importing images: connecting to containerd: %w", err)
+		return nil, fmt.Errorf("importing images: connecting to containerd: %w", err)
 	}
 	conn, ok := client.Conn().(grpc.ClientConnInterface)
 	if !ok {
-		return errors.New("importing images: containerd's client has no connection")
+		return nil, errors.New("importing images: containerd's client has no connection")
 	}
 	i := &importer{Options: o, client: client, cri: runtimeapi.NewImageServiceClient(conn)}
 	i.state = readState(o.StateFile, o.Log)
 	lists, err := i.importAll(ctx)
+	if err == nil {
+		ids, err = i.ids(ctx)
+	}
 	if err != nil {
-		return errors.Join(err, client.Close())
+		return nil, errors.Join(err, client.Close())
 	}
 	go func() {
 		i.pull(ctx, lists)
@@ -80,7 +84,25 @@ func Import(ctx context.Context, o Options) error {
 			o.Log.WithError(err).Debug("closing the connection to containerd")
 		}
 	}()
-	return nil
+	return ids, nil
+}
+
+// ids are those of all images that came from archives, by name.
+func (i *importer) ids(ctx context.Context) (map[string]string, error) {
+	ids := map[string]string{}
+	for _, archive := range i.state {
+		for name := range archive.Images {
+			status, err := i.cri.ImageStatus(ctx,
+				&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+			if err != nil {
+				return nil, fmt.Errorf("asking for the id of the image %s: %w", name, err)
+			}
+			if status.GetImage() != nil { // else it was removed meanwhile
+				ids[name] = status.GetImage().GetId()
+			}
+		}
+	}
+	return ids, nil
 }
 
 // importAll imports all archives and returns the pull lists.

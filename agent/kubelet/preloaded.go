@@ -1,0 +1,83 @@
+package kubelet
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/images/pullmanager"
+
+	"github.com/a4s-io/a4s/agent/kubelet/settings"
+)
+
+// RecordPreloaded says before the kubelet starts that every pod of the node may use images that came
+// from files: it takes their names and ids. The kubelet lets every pod use an image of which it has
+// no record; but it makes one when somebody's pod pulls the same content under another name, or while
+// one pulls the same name. The image would then be nobody's but theirs (kubernetes#138175).
+func RecordPreloaded(dataDir string, ids map[string]string) error {
+	if err := os.MkdirAll(settings.RootDir(dataDir), 0o750); err != nil {
+		return fmt.Errorf("making a directory for the kubelet: %w", err)
+	}
+	var log klog.Logger
+	records, err := pullmanager.NewFSPullRecordsAccessor(log, settings.RootDir(dataDir))
+	if err != nil {
+		return fmt.Errorf("opening the kubelet's records of images: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		if err := recordPreloaded(records, log, name, ids[name]); err != nil {
+			return fmt.Errorf("recording that all pods may use the image %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, name, id string) error {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return err
+	}
+	record, _, err := records.GetImagePulledRecord(id)
+	if err != nil || record == nil { // one that cannot be read is made anew
+		record = &kubeletconfig.ImagePulledRecord{ImageRef: id}
+	}
+	if record.CredentialMapping == nil {
+		record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
+	}
+	changed := false
+	for _, repository := range spellings(named) {
+		if !record.CredentialMapping[repository].NodePodsAccessible {
+			record.CredentialMapping[repository] = kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	record.LastUpdatedTime = metav1.Now()
+	return records.WriteImagePulledRecord(log, record)
+}
+
+// spellings are the ways in which pods can write the repository of an image: the kubelet compares
+// their text, in which Docker Hub can be left out.
+func spellings(named reference.Named) []string {
+	const hub = "docker.io"
+	path := reference.Path(named)
+	if reference.Domain(named) != hub {
+		return []string{named.Name()}
+	}
+	short, official := strings.CutPrefix(path, "library/")
+	var out []string
+	for _, domain := range []string{"", hub + "/", "index." + hub + "/"} {
+		out = append(out, domain+path)
+		if official {
+			out = append(out, domain+short)
+		}
+	}
+	return out
+}
