@@ -14,6 +14,10 @@ const (
 	Finalizer = "a4s.io/space"
 )
 
+// CauseDeletionProtected is the cause in the refusal of a deletion that
+// spec.deletionProtection forbids.
+const CauseDeletionProtected metav1.CauseType = "DeletionProtected"
+
 // Phase says whether new objects can be made in a space.
 type Phase string
 
@@ -104,6 +108,8 @@ type TenantSpec struct {
 	// Partition is the tenant partition that has the tenant. It is chosen if it is not
 	// set, and never changes.
 	Partition string `json:"partition,omitempty" protobuf:"bytes,4,opt,name=partition"`
+	// DeletionProtection keeps the tenant from being deleted.
+	DeletionProtection bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
 }
 
 // TenantLimits bound a tenant. What is not set is as the cluster has it for all

@@ -14,9 +14,10 @@ func columns() apiregistry.Columns[*tenantapi.Tenant] {
 			{Name: "Status", Type: "string", Description: "whether new objects can be made in the space"},
 			{Name: "Age", Type: "string", Description: "the time since the tenant was made"},
 			{Name: "Partition", Type: "string", Priority: 1, Description: "the tenant partition that has it"},
+			{Name: "Protected", Type: "boolean", Priority: 1, Description: "whether deleting the tenant is refused"},
 		},
 		Row: func(t *tenantapi.Tenant, name, age string) []any {
-			return []any{name, string(t.Status.Phase), age, t.Spec.Partition}
+			return []any{name, string(t.Status.Phase), age, t.Spec.Partition, t.Spec.DeletionProtection}
 		},
 	}
 }
