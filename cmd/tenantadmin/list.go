@@ -76,7 +76,7 @@ func writeTable(out io.Writer, tenants []tenantapi.Tenant, wide bool, now time.T
 	fmt.Fprintln(w)
 	for i := range tenants {
 		t := &tenants[i]
-		problem.Show(w, "%s\t%s\t%s", t.Name, t.Status.Phase,
+		problem.Show(w, "%s\t%s\t%s", t.Name, t.Shown(),
 			duration.HumanDuration(now.Sub(t.CreationTimestamp.Time)))
 		if wide {
 			ready, message := "Unknown", ""
