@@ -42,7 +42,8 @@ type App struct {
 	// root is a4s itself, as the parent of its commands, which cli runs.
 	root *cli.Command
 	cli  *cli.App
-	// Stdout and Stderr can be replaced before RunContext.
+	// Stdin, Stdout and Stderr can be replaced before RunContext.
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
@@ -76,7 +77,7 @@ func NewApp(m Modes) *App {
 	app.Setup()
 	// Not before, or Setup would put the name of a4s in front of them once more.
 	nameCommands(root)
-	return &App{root: root, cli: app, Stdout: os.Stdout, Stderr: os.Stderr}
+	return &App{root: root, cli: app, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 }
 
 // in puts commands into a category of the help, in this order.
@@ -106,6 +107,7 @@ func helpCommand() *cli.Command {
 // the program.
 func (a *App) RunContext(ctx context.Context, args []string) error {
 	// What is shown of objects and answers may have been written for the terminal.
+	a.cli.Reader = a.Stdin
 	a.cli.Writer, a.cli.ErrWriter = problem.Terminal(a.Stdout), problem.Terminal(a.Stderr)
 	args = args[min(1, len(args)):]
 	if len(args) > 0 && isCompletion(args[0]) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,12 @@ type calls struct {
 // run runs a command line with recording modes.
 func run(t *testing.T, args ...string) (c calls, stdout, stderr string, err error) {
 	t.Helper()
+	return runWith(t, strings.NewReader(""), args...)
+}
+
+// runWith is run with a standard input.
+func runWith(t *testing.T, in io.Reader, args ...string) (c calls, stdout, stderr string, err error) {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	app := NewApp(Modes{
 		Server:  func(_ context.Context, cfg *config.Server) error { c.what, c.server = "server", cfg; return nil },
@@ -37,7 +44,7 @@ func run(t *testing.T, args ...string) (c calls, stdout, stderr string, err erro
 		},
 		Ctr: func(_ context.Context, args []string) error { c.what, c.args = "ctr", args; return nil },
 	})
-	app.Stdout, app.Stderr = &out, &errOut
+	app.Stdin, app.Stdout, app.Stderr = in, &out, &errOut
 	err = app.RunContext(t.Context(), append([]string{"a4s"}, args...))
 	return c, out.String(), errOut.String(), err
 }

@@ -18,13 +18,15 @@ type call struct {
 	*cli.Context
 	ctx         context.Context
 	args        []string
+	in          io.Reader
 	out, errOut io.Writer
 }
 
 // action makes a function of a call what urfave/cli runs.
 func action(f func(*call) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		return f(&call{Context: c, ctx: c.Context, args: c.Args().Slice(), out: c.App.Writer, errOut: c.App.ErrWriter})
+		return f(&call{Context: c, ctx: c.Context, args: c.Args().Slice(), in: c.App.Reader,
+			out: c.App.Writer, errOut: c.App.ErrWriter})
 	}
 }
 

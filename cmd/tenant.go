@@ -65,7 +65,8 @@ func tenantCommand() *cli.Command {
 			Usage:     "delete a tenant and everything in its space",
 			Description: "Run again while the space is being emptied, it only waits. What operators of the\n" +
 				"tenant have to finalize goes first, and says what holds it; --force drops finalizers\n" +
-				"instead, and prints each.",
+				"instead, and prints each. If standard input is a terminal and pods run in the tenant, its\n" +
+				"name has to be typed once more. One with spec.deletionProtection is not deleted.",
 			Before:       takes(1, 1, "the name of one tenant"),
 			Action:       action(deleteTenant),
 			BashComplete: completeNames(1, tenantNames),
@@ -73,6 +74,7 @@ func tenantCommand() *cli.Command {
 			asAdmin(
 				enabled("wait", "wait until everything is gone; --wait=false returns at once"),
 				toggle("force", "", "drop the finalizers that hold objects of the space, and print each"),
+				toggle("yes", "", "do not ask for the name of the tenant when pods run in it"),
 				span("timeout", "", deleteTimeout, "`DURATION` to wait; 0 is as long as it takes", "5m"),
 			)...),
 		leaf(&cli.Command{
@@ -171,6 +173,8 @@ func tenantError(ctx context.Context, admin *tenantadmin.Admin, name string, err
 	case errors.Is(err, tenantadmin.ErrTerminating):
 		return &problem.Input{Source: "tenant", Value: name, Err: err,
 			Want: fmt.Sprintf(`to wait until it is gone, with "a4s tenant delete %s"`, name)}
+	case tenantadmin.IsProtected(err):
+		return &problem.Input{Source: "tenant " + name, Err: err} // it says what to do
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return &problem.Input{Source: "admin kubeconfig", Err: err,
 			Want: "that of an administrator of the cluster, in --kubeconfig"}
@@ -229,6 +233,9 @@ func deleteTenant(c *call) error {
 	}
 	admin, _, err := newAdmin(c)
 	if err != nil {
+		return err
+	}
+	if err := confirm(c, admin, name); err != nil {
 		return err
 	}
 	uid, marked, err := admin.Delete(c.ctx, name)

@@ -58,6 +58,8 @@ type fakeTenants struct {
 	// placed is a tenant whose placement goes at the third look.
 	placed  string
 	maxLife time.Duration
+	// pods is how many run in each space, or less than none if nobody may see them.
+	pods int
 }
 
 func newFakeTenants(t *testing.T, names ...string) *fakeTenants {
@@ -221,6 +223,12 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		if options.Preconditions == nil || *options.Preconditions.UID != t.UID {
 			f.t.Errorf("deleted with %+v", options)
 		}
+		if t.Spec.DeletionProtection {
+			refusal := failure(http.StatusForbidden, metav1.StatusReasonForbidden, "tenants", name)
+			refusal.Message = "spec.deletionProtection is true"
+			refusal.Details.Causes = []metav1.StatusCause{{Type: tenantapi.CauseDeletionProtected}}
+			return http.StatusForbidden, refusal
+		}
 		f.terminate(t.Name)
 		return http.StatusOK, t
 	})
@@ -241,6 +249,16 @@ func (f *fakeTenants) handleSpaces(handle handler) {
 		}
 		return http.StatusOK, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	})
+	handle("GET /tenants/{tenant}/api/v1/pods", func(r *http.Request) (int, any) {
+		if f.pods < 0 {
+			return http.StatusForbidden, failure(http.StatusForbidden, metav1.StatusReasonForbidden, "pods", "")
+		}
+		if got := r.URL.Query().Get("fieldSelector"); !strings.Contains(got, "status.phase!=Succeeded") {
+			f.t.Errorf("pods that ended count: %q", got)
+		}
+		return http.StatusOK, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+			Items: make([]corev1.Pod, f.pods)}
 	})
 	const rbac = "/tenants/{tenant}/apis/rbac.authorization.k8s.io/v1"
 	handle("GET "+rbac+"/clusterroles/{name}", func(r *http.Request) (int, any) {

@@ -136,8 +136,12 @@ func TestTenantList(t *testing.T) {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
+	f.tenants["alpha"].Spec.DeletionProtection, f.tenants["alpha"].Spec.Cordoned = true, true
+	f.tenants["beta"].Spec.Cordoned = true
 	out, _, err := f.run("list", "-o", "wide")
-	if err != nil || !strings.Contains(out, "True    LocalCRDFirst   all there\n") ||
+	if err != nil || !strings.Contains(out,
+		"alpha   Active,Cordoned   3h    True    true        LocalCRDFirst   all there\n") ||
+		!strings.Contains(out, "beta    Terminating       3h    True    false ") ||
 		!strings.Contains(out, "waiting for the end of 3 pods\n") {
 		t.Errorf("wide: %v\n%s", err, out)
 	}

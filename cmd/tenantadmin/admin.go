@@ -167,6 +167,35 @@ func (a *Admin) Delete(ctx context.Context, name string) (uid types.UID, marked 
 	return t.UID, err == nil, err
 }
 
+// Running counts the pods that have not ended in the space of a tenant which a deletion would
+// end. One that is not there, is being deleted, or is protected, loses none by it.
+func (a *Admin) Running(ctx context.Context, name string) (pods int, err error) {
+	t, err := a.Get(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case terminating(t), t.Spec.DeletionProtection, t.Dormant():
+		return 0, nil // and asking for pods would wake the space of one that nobody has used
+	}
+	inside, err := a.space(name)
+	if err != nil {
+		return 0, err
+	}
+	const notEnded = "status.phase!=Succeeded,status.phase!=Failed"
+	for options := (metav1.ListOptions{FieldSelector: notEnded, Limit: podsAtATime}); ; {
+		page, err := inside.CoreV1().Pods("").List(ctx, options)
+		if err != nil {
+			return 0, err
+		}
+		pods += len(page.Items)
+		if options.Continue = page.Continue; options.Continue == "" {
+			return pods, nil
+		}
+	}
+}
+
 // WaitGone waits until a deleted tenant and everything in its space is gone, its
 // placement too. progress learns what it waits for; meanwhile, unless it is nil, is called
 // again and again.
@@ -273,6 +302,11 @@ func passing(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
 		utilnet.IsTimeout(err)
+}
+
+// IsProtected reports whether the server refused to delete a tenant that is protected.
+func IsProtected(err error) bool {
+	return apierrors.HasStatusCause(err, tenantapi.CauseDeletionProtected)
 }
 
 // NotFound reports whether the server said that there is no such tenant.

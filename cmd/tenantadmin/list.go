@@ -71,12 +71,12 @@ func writeTable(out io.Writer, tenants []tenantapi.Tenant, wide bool, now time.T
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports errors
 	fmt.Fprint(w, "NAME\tSTATUS\tAGE")
 	if wide {
-		fmt.Fprint(w, "\tREADY\tCRD POLICY\tMESSAGE")
+		fmt.Fprint(w, "\tREADY\tPROTECTED\tCRD POLICY\tMESSAGE")
 	}
 	fmt.Fprintln(w)
 	for i := range tenants {
 		t := &tenants[i]
-		problem.Show(w, "%s\t%s\t%s", t.Name, t.Status.Phase,
+		problem.Show(w, "%s\t%s\t%s", t.Name, t.Shown(),
 			duration.HumanDuration(now.Sub(t.CreationTimestamp.Time)))
 		if wide {
 			ready, message := "Unknown", ""
@@ -90,7 +90,7 @@ func writeTable(out io.Writer, tenants []tenantapi.Tenant, wide bool, now time.T
 			if c := meta.FindStatusCondition(t.Status.Conditions, shown); c != nil {
 				message, _, _ = strings.Cut(c.Message, "\n")
 			}
-			problem.Show(w, "\t%s\t%s\t%s", ready, t.Spec.CRDPolicy, message)
+			problem.Show(w, "\t%s\t%t\t%s\t%s", ready, t.Spec.DeletionProtection, t.Spec.CRDPolicy, message)
 		}
 		fmt.Fprintln(w)
 	}

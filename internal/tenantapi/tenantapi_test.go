@@ -19,7 +19,7 @@ func full(name string) Tenant {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"},
 			Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
 		Spec: TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst,
-			Nodes: NodesReadOnly, Partition: "tp2"},
+			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true},
 		Status: TenantStatus{Phase: Active, Conditions: []metav1.Condition{
 			{Type: SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", Message: "x",
 				LastTransitionTime: metav1.NewTime(time.Unix(1e9, 0))},

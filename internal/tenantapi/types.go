@@ -14,6 +14,10 @@ const (
 	Finalizer = "a4s.io/space"
 )
 
+// CauseDeletionProtected is the cause in the refusal of a deletion that
+// spec.deletionProtection forbids.
+const CauseDeletionProtected metav1.CauseType = "DeletionProtected"
+
 // Phase says whether new objects can be made in a space.
 type Phase string
 
@@ -104,6 +108,22 @@ type TenantSpec struct {
 	// Partition is the tenant partition that has the tenant. It is chosen if it is not
 	// set, and never changes.
 	Partition string `json:"partition,omitempty" protobuf:"bytes,4,opt,name=partition"`
+	// DeletionProtection keeps the tenant from being deleted.
+	DeletionProtection bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
+	// Cordoned lets the users of the tenant read, and nothing else.
+	Cordoned bool `json:"cordoned,omitempty" protobuf:"varint,11,opt,name=cordoned"`
+}
+
+// ReadsOnly reports whether the users of the tenant can only read. One that is being
+// deleted is not cordoned any more: its operators may have to finalize what goes.
+func (in *Tenant) ReadsOnly() bool { return in.Spec.Cordoned && in.DeletionTimestamp.IsZero() }
+
+// Shown is the phase as tables show it, with what an administrator would look for.
+func (in *Tenant) Shown() string {
+	if in.ReadsOnly() {
+		return string(in.Status.Phase) + ",Cordoned"
+	}
+	return string(in.Status.Phase)
 }
 
 // TenantLimits bound a tenant. What is not set is as the cluster has it for all

@@ -132,6 +132,9 @@ func New(o Options) (*Spaces, error) {
 		if old != nil && old.Spec.Nodes != t.Spec.Nodes {
 			m.edge.NodesChanged(t.Name)
 		}
+		if t.ReadsOnly() && (old == nil || !old.ReadsOnly()) {
+			m.edge.TenantCordoned(t.Name)
+		}
 	})
 	defaults, err := tenantapi.ParseLimits(o.DefaultLimits)
 	if err != nil {

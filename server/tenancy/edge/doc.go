@@ -15,6 +15,7 @@
 //	selectors.go  its selectors are not too much work
 //	turns.go      its seat, which others have while it waits for its client
 //	inflight.go   it ends with its tenant
+//	cordon.go     it only reads, if its tenant is cordoned
 //	space.go      its space is there
 //	kind.go       what its resource is in that space, and how the space sees objects
 //	compose.go    its path and its selectors have composite names

@@ -22,6 +22,7 @@ type inFlight struct {
 type inFlightRequest struct {
 	cancel context.CancelFunc
 	nodes  bool // it is about nodes
+	reads  bool // it changes nothing
 }
 
 func newInFlight() *inFlight { return &inFlight{of: map[string]map[*inFlightRequest]struct{}{}} }
@@ -39,7 +40,8 @@ func (e *Edge) track(req *http.Request, r *request) (_ *http.Request, release fu
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	h := &inFlightRequest{cancel: cancel, nodes: r.resource != nil && r.resource.resource == "nodes"}
+	h := &inFlightRequest{cancel: cancel, nodes: r.resource != nil && r.resource.resource == "nodes",
+		reads: r.onlyReads(req.Method)}
 	e.inFlight.add(tenant, h)
 	release = func() {
 		e.inFlight.remove(tenant, h)
@@ -64,6 +66,18 @@ func (s *inFlight) TenantGone(tenant string) {
 		h.cancel()
 	}
 	delete(s.of, tenant)
+}
+
+// TenantCordoned ends the requests of a tenant's users that change something: a connection to a
+// container, or a slow body, would go on doing so.
+func (s *inFlight) TenantCordoned(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h := range s.of[tenant] {
+		if !h.reads {
+			h.cancel()
+		}
+	}
 }
 
 // NodesChanged ends the requests of a tenant's users about nodes after their right

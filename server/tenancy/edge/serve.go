@@ -55,6 +55,9 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	}
 	defer release()
 	within := func(w http.ResponseWriter) error {
+		if err := e.cordon(req, r); err != nil {
+			return err
+		}
 		if err := e.openSpace(req, r); err != nil {
 			return err
 		}

@@ -33,6 +33,9 @@ func (e *Edge) serveForSystem(w http.ResponseWriter, req *http.Request, next htt
 		e.findKind(r)
 		return e.serveAll(w, withPath(req, r.path), next, r)
 	}
+	if err := e.cordon(req, r); err != nil {
+		return err
+	}
 	if err := e.openSpace(req, r); err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ func TestTenantAPI(t *testing.T) {
 	t.Run("life cycle in protobuf and JSON", s.testLifeCycle)
 	t.Run("server-side apply", s.testApply)
 	t.Run("refusals", s.testRefusals)
+	t.Run("deletion protection", s.testProtection)
 	t.Run("printer columns", s.testTable)
 	t.Run("discovery", s.testDiscovery)
 	t.Run("OpenAPI", s.testOpenAPI)
@@ -218,6 +219,48 @@ func (s *suite) testRefusals(t *testing.T) {
 	}
 }
 
+// testProtection: a protected tenant stays, however its deletion is asked for, until somebody sets
+// the field to false.
+func (s *suite) testProtection(t *testing.T) {
+	ctx := t.Context()
+	if _, err := s.typed.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "kept"},
+		Spec: tenantapi.TenantSpec{DeletionProtection: true}},
+		metav1.CreateOptions{FieldManager: "platform"}); err != nil {
+		t.Fatal(err)
+	}
+	now, orphan := int64(0), metav1.DeletePropagationOrphan
+	for name, o := range map[string]metav1.DeleteOptions{
+		"plainly": {}, "at once": {GracePeriodSeconds: &now}, "as orphans": {PropagationPolicy: &orphan},
+		"for a try": {DryRun: []string{metav1.DryRunAll}},
+	} {
+		err := s.typed.Delete(ctx, "kept", o)
+		if !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, tenantapi.CauseDeletionProtected) ||
+			!strings.Contains(err.Error(), `"platform"`) || !strings.Contains(err.Error(), "sets it to false first") {
+			t.Errorf("deleted %s: %v", name, err)
+		}
+	}
+	// Without the finalizer, which an administrator can take off, there is nothing to wait for.
+	if _, err := s.typed.Patch(ctx, "kept", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.typed.Delete(ctx, "kept", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("deleted without its finalizer: %v", err)
+	}
+	if got, err := s.typed.Get(ctx, "kept", metav1.GetOptions{}); err != nil || !got.DeletionTimestamp.IsZero() ||
+		got.Status.Phase != tenantapi.Active || !got.Spec.DeletionProtection {
+		t.Fatalf("what is protected is %+v, %v", got, err)
+	}
+	got, err := s.typed.Patch(ctx, "kept", types.MergePatchType, []byte(`{"spec":{"deletionProtection":false}}`),
+		metav1.PatchOptions{})
+	if err != nil || got.Spec.DeletionProtection {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := s.typed.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("deleted without protection: %v", err)
+	}
+}
+
 func (s *suite) testTable(t *testing.T) {
 	_, body := s.raw(t, "/api/v1/tenants/system", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	var table metav1.Table
@@ -228,7 +271,7 @@ func (s *suite) testTable(t *testing.T) {
 	for _, c := range table.ColumnDefinitions {
 		columns = append(columns, c.Name)
 	}
-	if strings.Join(columns, " ") != "Name Status Age Partition" || len(table.Rows) != 1 ||
+	if strings.Join(columns, " ") != "Name Status Age Partition Protected" || len(table.Rows) != 1 ||
 		table.Rows[0].Cells[0] != "system" || table.Rows[0].Cells[1] != "Active" {
 		t.Errorf("table = %s", body)
 	}

@@ -3,8 +3,9 @@
 //
 // Invariants: a Tenant has the finalizer of its space from creation on, so it
 // outlives everything in the space; the Tenant "system" is made by the server
-// itself and cannot be deleted; status changes by the status subresource only,
-// but for the phase, which deletion sets.
+// itself and cannot be deleted, and neither can one with spec.deletionProtection;
+// status changes by the status subresource only, but for the phase, which
+// deletion sets.
 //
 // Importing it makes the types known to legacyscheme, the scheme of the
 // built-in APIs, once per process and before anything reads it. Only server

@@ -47,6 +47,12 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"nodes":     nodes,
 			"partition": apimodels.Text("The tenant partition that has the tenant. If it is not set, the one with " +
 				"the fewest tenants is chosen. It never changes."),
+			"deletionProtection": apimodels.Bool("Whether deleting the tenant is refused, whoever asks. Set it to " +
+				"false to delete the tenant. It does not protect what is in the space."),
+			"cordoned": apimodels.Bool("Whether users of the tenant, its administrators and service accounts among " +
+				"them, can only read: whatever changes something is refused, and connections to containers are " +
+				"closed. Pods, controllers, nodes and administrators of the cluster go on. It ends when the tenant " +
+				"is deleted."),
 		})
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+
 		"what is not set is as the cluster has it for all tenants.", nil, map[string]spec.Schema{

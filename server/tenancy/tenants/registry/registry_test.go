@@ -2,9 +2,14 @@ package registry
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -87,5 +92,69 @@ func TestUpdatesKeepToTheirPart(t *testing.T) {
 		status.Spec.CRDPolicy != tenantapi.LocalCRDFirst || len(status.Labels) > 0 ||
 		len(status.Status.Conditions) != 1 {
 		t.Errorf("update of the status made %+v", status)
+	}
+}
+
+// TestProtectedTenantsStay: what is protected is not deleted, and the refusal says who set what and
+// what to do. Admission does not speak then; of all else it decides as before.
+func TestProtectedTenantsStay(t *testing.T) {
+	set := metav1.NewTime(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))
+	managed := func(manager, fields string) metav1.ManagedFieldsEntry {
+		f := &metav1.FieldsV1{}
+		f.SetRawString(fields)
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: &set, FieldsV1: f}
+	}
+	errAdmission := errors.New("admission says no")
+	for name, tc := range map[string]struct {
+		change func(*tenantapi.Tenant)
+		says   []string // nothing if admission decides
+	}{
+		"free": {change: func(*tenantapi.Tenant) {}},
+		"protected": {
+			change: func(t *tenantapi.Tenant) { t.Spec.DeletionProtection = true },
+			says:   []string{"spec.deletionProtection is true", "set by an administrator", "sets it to false"},
+		},
+		"by whom": {
+			change: func(t *tenantapi.Tenant) {
+				t.Spec.DeletionProtection = true
+				t.ManagedFields = []metav1.ManagedFieldsEntry{
+					managed("other", `{"f:metadata":{"f:annotations":{"f:deletionProtection":{}}}}`),
+					managed("flux", `{"f:spec":{"f:deletionProtection":{}}}`)}
+			},
+			says: []string{`with "flux" at 2026-11-28T12:00:00Z`},
+		},
+		"on its way": {change: func(t *tenantapi.Tenant) {
+			t.Spec.DeletionProtection, t.DeletionTimestamp = true, &set
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1"}}
+			tc.change(tenant)
+			err := unprotected(func(context.Context, runtime.Object) error { return errAdmission })(as(), tenant)
+			if len(tc.says) == 0 {
+				if !errors.Is(err, errAdmission) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, tenantapi.CauseDeletionProtected) {
+				t.Fatalf("%v", err)
+			}
+			for _, s := range tc.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%v does not say %q", err, s)
+				}
+			}
+		})
+	}
+	going := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1", DeletionTimestamp: &set}}
+	setDefaults(going)
+	late := going.DeepCopy()
+	late.Spec.DeletionProtection = true
+	if errs := check(as(), late, going); len(errs) != 1 || errs[0].Field != "spec.deletionProtection" {
+		t.Errorf("protected too late: %v", errs)
+	}
+	if errs := check(as(), late, late); len(errs) > 0 {
+		t.Errorf("protected before: %v", errs)
 	}
 }

@@ -180,13 +180,15 @@ func (r *tenantREST) Update(
 	return r.store.Update(ctx, name, info, create, update, forceCreate, options)
 }
 
-// Delete marks a tenant; its controller empties the space and lets it go.
+// Delete marks a tenant, unless that is forbidden; its controller empties the space and lets it
+// go.
 func (r *tenantREST) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (runtime.Object, bool, error) {
 	if name == space.System {
 		return nil, false, apierrors.NewForbidden(tenantapi.GroupResource(), name, errSystemSpace)
 	}
+	validate = unprotected(validate)
 	if r.placer == nil {
 		return r.store.Delete(ctx, name, validate, options)
 	}

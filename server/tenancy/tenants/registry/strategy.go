@@ -88,6 +88,10 @@ func check(ctx context.Context, t, was *tenantapi.Tenant) field.ErrorList {
 	if t.Spec.Partition != was.Spec.Partition {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "partition"), "a tenant does not move"))
 	}
+	if t.Spec.DeletionProtection && !was.Spec.DeletionProtection && !t.DeletionTimestamp.IsZero() {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "deletionProtection"),
+			"it is too late: the tenant is being deleted"))
+	}
 	if !maps.Equal(t.Annotations, was.Annotations) {
 		errs = append(errs, validateAnnotations(t)...)
 	}
