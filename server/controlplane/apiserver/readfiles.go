@@ -1,9 +1,11 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -61,16 +64,41 @@ func (r *reading) issuers(set func(*kubeoptions.BuiltInAuthenticationOptions)) e
 		c.AuthenticationConfig, own).ToAggregate(); err != nil {
 		return err
 	}
-	c.ServiceAccountIssuers = own
 	egress, err := r.egress()
 	if err != nil {
 		return nil //nolint:nilerr // it is said of the flag that names its file
 	}
-	if egress != nil {
-		c.EgressLookup = egress.Lookup
+	for _, a := range c.AuthenticationConfig.JWT {
+		// With keys there is no discovery, and nothing is asked.
+		a.Issuer.DiscoveryURL = ""
+		made := oidc.Options{JWTAuthenticator: a, SupportedSigningAlgs: c.OIDCSigningAlgs, DisallowedIssuers: own,
+			KeySet: noKeys{}}
+		switch {
+		case a.Issuer.CertificateAuthority != "":
+			ca, err := dynamiccertificates.NewStaticCAContent("check", []byte(a.Issuer.CertificateAuthority))
+			if err != nil {
+				return err
+			}
+			made.CAContentProvider = ca
+		case a.Issuer.EgressSelectorType == "":
+			made.Client = http.DefaultClient
+		}
+		if egress != nil && made.Client == nil {
+			made.EgressLookup = egress.Lookup
+		}
+		if _, err := oidc.New(r.over, made); err != nil {
+			return err
+		}
 	}
-	_, _, _, _, err = c.New(r.over) //nolint:dogsled // only whether it can be made is asked
-	return err
+	return nil
+}
+
+// noKeys are of an authenticator that only shows that it can be made.
+type noKeys struct{}
+
+// VerifySignature implements the keys of upstream's authenticator.
+func (noKeys) VerifySignature(context.Context, string) ([]byte, error) {
+	return nil, errors.New("there are no keys")
 }
 
 func readTokens(r *reading) error {
