@@ -21,6 +21,9 @@ type Modes struct {
 	Server func(ctx context.Context, cfg *config.Server) error
 	// Agent runs `a4s agent` until ctx ends.
 	Agent func(ctx context.Context, cfg *config.Agent) error
+	// CheckArguments returns what a server would refuse of the arguments for the API
+	// server that this machine is configured with.
+	CheckArguments func(l *config.Local) error
 	// Killall ends everything that a4s left running on this machine.
 	Killall func(ctx context.Context, dataDir string) error
 	// RenewNode renews the certificates of the node of this machine.
@@ -54,8 +57,8 @@ func NewApp(m Modes) *App {
 		Usage: "multi-tenant, scale-out Kubernetes in one binary",
 	},
 		slices.Concat(
-			in("Run a4s on this machine", serverCommand(m), agentCommand(m), checkConfigCommand(), killallCommand(m)),
-			in("Look at the cluster", statusCommand(), doctorCommand(), topCommand()),
+			in("Run a4s on this machine", serverCommand(m), agentCommand(m), checkConfigCommand(m), killallCommand(m)),
+			in("Look at the cluster", statusCommand(), doctorCommand(m), topCommand()),
 			in("Work with the API", kubectlCommand(m), tenantCommand()),
 			in("Nodes, groups and partitions", tokenCommand(), nodeCommand(), groupsCommand(), partitionCommand()),
 			in("Data and keys", etcdSnapshotCommand(m), etcdMemberCommand(), secretsEncryptCommand(),

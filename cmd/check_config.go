@@ -7,25 +7,46 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/cmd/checkconfig"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func checkConfigCommand() *cli.Command {
+func checkConfigCommand(m Modes) *cli.Command {
 	return leaf(&cli.Command{
-		Name:        "check-config",
-		ArgsUsage:   "[FLAGS]",
-		Usage:       "check whether this machine can run a4s",
-		Description: "Changes nothing. The exit code is 2 if a check fails; warnings do not count.",
+		Name:      "check-config",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "check whether this machine can run a4s",
+		Description: "Changes nothing. The arguments for kube-apiserver that are configured are read as a\n" +
+			"server reads them, with the files that they name.\n" +
+			"The exit code is 2 if a check fails; warnings do not count.",
 		Action: action(func(c *call) error {
 			l, err := local(c)
 			if err != nil {
 				return err
 			}
-			return report(c.out, checkconfig.Run(checkconfig.ThisHost(l.DataDir)))
+			results := append(arguments(m, l), checkconfig.Run(checkconfig.ThisHost(l.DataDir))...)
+			return report(c.out, results)
 		}),
 	},
 		localFlags()...)
 }
+
+// arguments checks those for kube-apiserver, of which most machines have none.
+func arguments(m Modes, l *config.Local) []checkconfig.Result {
+	if len(l.KubeAPIServerArgs) == 0 && l.AuditPolicyFile == "" {
+		return nil
+	}
+	r := checkconfig.Result{Level: checkconfig.Pass, Name: argumentsName,
+		Found: "a server takes them, and the files that they name"}
+	if err := m.CheckArguments(l); err != nil {
+		r.Level, r.Found = checkconfig.Fail, err.Error()
+		r.Fix = "mend the file or the argument: a4s server does not start with it"
+	}
+	return []checkconfig.Result{r}
+}
+
+// argumentsName is the check of arguments.
+const argumentsName = "kube-apiserver arguments"
 
 // report prints results and returns a problem if one of them is a failure.
 func report(w io.Writer, results []checkconfig.Result) error {

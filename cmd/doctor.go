@@ -37,10 +37,11 @@ type doctor struct {
 	proc   string // where processes are listed
 	host   checkconfig.Host
 	local  *config.Local
+	modes  Modes
 	now    time.Time
 }
 
-func doctorCommand() *cli.Command {
+func doctorCommand(m Modes) *cli.Command {
 	return leaf(&cli.Command{
 		Name:      "doctor",
 		ArgsUsage: "[FLAGS]",
@@ -57,7 +58,7 @@ func doctorCommand() *cli.Command {
 				return err
 			}
 			d := doctor{socket: health.Socket(instance.RunDir), proc: "/proc", host: checkconfig.ThisHost(l.DataDir),
-				local: l, now: time.Now()}
+				local: l, modes: m, now: time.Now()}
 			found, err := d.examine(c.ctx)
 			if err != nil {
 				return err
@@ -79,6 +80,7 @@ func (d doctor) examine(ctx context.Context) (*diagnosis, error) {
 		out.Problems = append(out.Problems, out.Running.Problems...)
 	}
 	out.Problems = append(out.Problems, d.machine(out.Running != nil)...)
+	out.Problems = append(out.Problems, d.arguments(out.Running != nil)...)
 	out.Problems = append(out.Problems, d.files()...)
 	out.Problems = append(out.Problems, clockProblems()...)
 	if out.Running == nil {
@@ -122,6 +124,27 @@ func (d doctor) machine(running bool) []health.Problem {
 			Subject: r.Name, Detail: r.Found,
 			Cause: "the kernel, an installed package or a setting of the machine", Fix: r.Fix,
 		})
+	}
+	return out
+}
+
+// arguments are those for kube-apiserver that a server would not start with. One that runs
+// goes on with what it read.
+func (d doctor) arguments(running bool) []health.Problem {
+	var out []health.Problem
+	for _, r := range arguments(d.modes, d.local) {
+		if r.Level == checkconfig.Pass {
+			continue
+		}
+		p := health.Problem{
+			Code: "arguments-refused", Severity: health.Error, Title: "A server does not start with its arguments",
+			Subject: r.Name, Detail: r.Found,
+			Cause: "an argument, or a file that it names, was changed or was never right", Fix: r.Fix,
+		}
+		if running {
+			p.Severity, p.Title = health.Warning, "A server would not start again with its arguments"
+		}
+		out = append(out, p)
 	}
 	return out
 }

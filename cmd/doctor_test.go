@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func newDoctor(t *testing.T) doctor {
@@ -130,5 +132,40 @@ func TestDoctorShowsLimitsOfTheKernel(t *testing.T) {
 	p, ok := problems["kernel-limit-almost-reached:fs.aio-max-nr"]
 	if !ok || !strings.Contains(p.Detail, "sysctl -w fs.aio-max-nr=131072") {
 		t.Errorf("the finding is %+v of %v", p, problems)
+	}
+}
+
+// TestArgumentsAreChecked: what a server would refuse of its arguments is an error of
+// check-config, and of a4s doctor while none runs.
+func TestArgumentsAreChecked(t *testing.T) {
+	d := newDoctor(t)
+	file := filepath.Join(d.local.DataDir, "broken.yaml")
+	refused := &problem.Input{Source: "--kube-apiserver-arg", Value: "authentication-config=" + file,
+		Err: errors.New("no kind"), Want: "an AuthenticationConfiguration"}
+	d.modes = Modes{CheckArguments: func(l *config.Local) error {
+		if len(l.KubeAPIServerArgs) == 1 && strings.HasSuffix(l.KubeAPIServerArgs[0], file) {
+			return refused
+		}
+		return nil
+	}}
+	if got := arguments(d.modes, d.local); got != nil {
+		t.Errorf("without arguments: %+v", got)
+	}
+	d.local.KubeAPIServerArgs = []string{"profiling=false"}
+	if got := arguments(d.modes, d.local); len(got) != 1 || got[0].Level != checkconfig.Pass {
+		t.Errorf("of what is right: %+v", got)
+	}
+	d.local.KubeAPIServerArgs = []string{"authentication-config=" + file}
+	got := arguments(d.modes, d.local)
+	if len(got) != 1 || got[0].Level != checkconfig.Fail || got[0].Found != refused.Error() || got[0].Fix == "" {
+		t.Errorf("of a broken file: %+v", got)
+	}
+	_, problems := d.find(t)
+	if p := problems["arguments-refused:kube-apiserver arguments"]; p.Severity != health.Error ||
+		!strings.Contains(p.Detail, file) {
+		t.Errorf("a4s doctor found %+v", problems)
+	}
+	if p := d.arguments(true); len(p) != 1 || p[0].Severity != health.Warning {
+		t.Errorf("of a server that runs: %+v", p)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
@@ -49,6 +50,20 @@ func (u *upstream) validate() error {
 // check refuses what validate cannot see before the files of the server are there.
 func (u *upstream) check(ctx context.Context) error {
 	return apiserver.Check(ctx, u.apiserver(apiserver.Seams{}))
+}
+
+// CheckArguments refuses what a server would refuse of arguments for the API server, and of
+// the files that they name, without a server. auditPolicy is the file of --audit-policy-file.
+func CheckArguments(args []string, auditPolicy string) error {
+	d, err := config.DefaultServer()
+	if err != nil {
+		return err
+	}
+	return apiserver.Validate(apiserver.Options{
+		Port: d.HTTPSListenPort, AdvertiseAddress: net.IPv4(127, 0, 0, 1), ServiceCIDR: d.ServiceCIDR,
+		ServiceNodePortRange: d.ServiceNodePortRange, ClusterDomain: d.ClusterDomain,
+		Args: args, Files: apiserver.Files{AuditPolicy: auditPolicy, AuditLog: "-"},
+	})
 }
 
 // apiserver are the options of the API server.

@@ -38,6 +38,9 @@ func Modes(exit func(code int)) cmd.Modes {
 	return cmd.Modes{
 		Server: runServer,
 		Agent:  runAgent,
+		CheckArguments: func(l *config.Local) error {
+			return server.CheckArguments(l.KubeAPIServerArgs, l.AuditPolicyFile)
+		},
 		Killall: func(ctx context.Context, dataDir string) error {
 			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: problem.Terminal(os.Stdout)})
 		},

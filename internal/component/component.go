@@ -58,6 +58,8 @@ type State struct {
 	Name     string
 	Ready    bool
 	Restarts int
+	// Failures is how often it exited in a row, each time soon after it was started.
+	Failures int
 	// LastError is why it last exited, empty if it never did.
 	LastError string
 	Since     time.Time
@@ -84,6 +86,7 @@ type supervised struct {
 	isReady  bool
 	once     sync.Once
 	restarts int
+	failures int
 	lastErr  error
 	since    time.Time
 }
@@ -141,7 +144,8 @@ func (g *Group) States() []State {
 	out := make([]State, 0, len(g.running))
 	for _, s := range g.running {
 		s.mu.Lock()
-		st := State{Name: s.Name, Ready: s.isReady, Restarts: s.restarts, Since: s.since}
+		st := State{Name: s.Name, Ready: s.isReady, Restarts: s.restarts, Failures: s.failures,
+			Since: s.since}
 		if s.lastErr != nil {
 			st.LastError = s.lastErr.Error()
 		}
@@ -213,7 +217,8 @@ func (g *Group) supervise(ctx context.Context, s *supervised) {
 			}
 			return
 		}
-		s.markExited(err)
+		soon := time.Since(started) < resetAfter
+		s.markExited(err, soon)
 		if final := (*finalError)(nil); s.Critical || errors.As(err, &final) {
 			log.WithError(err).Error("critical component exited")
 			g.broken.Store(true)
@@ -223,7 +228,7 @@ func (g *Group) supervise(ctx context.Context, s *supervised) {
 			}
 			return
 		}
-		if time.Since(started) >= resetAfter {
+		if !soon {
 			backoff = minBackoff
 		}
 		wait := backoff + rand.N(backoff/4)
@@ -299,9 +304,13 @@ func (s *supervised) markReady() {
 	s.once.Do(func() { close(s.ready) })
 }
 
-func (s *supervised) markExited(err error) {
+func (s *supervised) markExited(err error, soon bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !soon {
+		s.failures = 0
+	}
+	s.failures++
 	s.isReady = false
 	s.restarts++
 	s.lastErr = err

@@ -1,6 +1,9 @@
 package config
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+)
 
 // Local is what the short-lived commands want to know about the server or
 // agent of this machine.
@@ -18,6 +21,9 @@ type Local struct {
 	SnapshotDir       string
 	SnapshotCompress  bool
 	SnapshotRetention int
+	// KubeAPIServerArgs and AuditPolicyFile are those of the server.
+	KubeAPIServerArgs []string
+	AuditPolicyFile   string
 	// S3 is Server.EtcdS3, checked if Source.CheckS3 wants that.
 	S3 EtcdS3
 }
@@ -28,7 +34,7 @@ func LocalSettings(l *Local) []Setting {
 	var common Common
 	var server Server
 	var table []Setting
-	all := append(generalSettings(&common), controlPlaneSettings(&server)...)
+	all := slices.Concat(generalSettings(&common), controlPlaneSettings(&server), upstreamServerSettings(&server))
 	for _, s := range append(all, nodeSettings(&server.Agent)...) {
 		switch s.Name {
 		case "node-name":
@@ -39,6 +45,10 @@ func LocalSettings(l *Local) []Setting {
 			s.target = &l.SnapshotCompress
 		case "etcd-snapshot-retention":
 			s.target = &l.SnapshotRetention
+		case "kube-apiserver-arg":
+			s.target = &l.KubeAPIServerArgs
+		case "audit-policy-file":
+			s.target = &l.AuditPolicyFile
 		case "config":
 			s.target = &l.ConfigFile
 		case "data-dir":

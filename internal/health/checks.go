@@ -21,6 +21,9 @@ import (
 const (
 	// recently is for how long a restart or a jump of the clock is shown.
 	recently = 10 * time.Minute
+	// failures are how many ends in a row tell that a component does not start: the second
+	// start comes half a second after the first end, the third one a second later.
+	failures = 3
 	// jump is by how much the clock must have been set to be noticed.
 	jump = 5 * time.Second
 	// fullBelow is the free space below which the datastore cannot go on for
@@ -52,7 +55,11 @@ func Components(states func() []component.State, explained map[string]Code) Chec
 			if detail == "" {
 				detail = "it is starting"
 			}
-			r.Report(!s.Ready, cmp.Or(explained[s.Name], ComponentNotReady), s.Name, firstLine(detail))
+			own := explained[s.Name]
+			failing := own == "" && !s.Ready && s.Failures >= failures
+			r.Report(!s.Ready && !failing, cmp.Or(own, ComponentNotReady), s.Name, firstLine(detail))
+			r.Report(failing, ComponentFailing, s.Name,
+				fmt.Sprintf("%d times in a row, the last time because: %s", s.Failures, firstLine(s.LastError)))
 			l, known := last[s.Name]
 			if !known {
 				last[s.Name] = l
@@ -61,12 +68,13 @@ func Components(states func() []component.State, explained map[string]Code) Chec
 				l = seen{s.Restarts, now}
 				last[s.Name] = l
 			}
-			r.Report(l.restarts > 0 && now.Sub(l.at) < recently, ComponentRestarting, s.Name,
+			r.Report(!failing && l.restarts > 0 && now.Sub(l.at) < recently, ComponentRestarting, s.Name,
 				fmt.Sprintf("%d times so far, the last time because: %s", s.Restarts, firstLine(s.LastError)))
 		}
 		for name := range last {
 			if !there[name] { // it is in another process, which has ended
 				r.Clear(cmp.Or(explained[name], ComponentNotReady), name)
+				r.Clear(ComponentFailing, name)
 				r.Clear(ComponentRestarting, name)
 				delete(last, name)
 			}

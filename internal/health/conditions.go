@@ -12,6 +12,7 @@ type Code string
 const (
 	ComponentNotReady   Code = "component-not-ready"
 	ComponentRestarting Code = "component-restarting"
+	ComponentFailing    Code = "component-does-not-start"
 
 	DatastoreUnreachable Code = "datastore-unreachable"
 	DatastoreSlow        Code = "datastore-slow"
@@ -259,6 +260,10 @@ func Conditions() []Condition {
 			Fix:           "see the log of that component",
 			DependsOn:     []Code{DatastoreUnreachable, ServerUnreachable, RuntimeNotReady, DiskFull, DiskReadOnly},
 			TimeToVisible: 2 * time.Minute},
+		{Code: ComponentFailing, Severity: Error, Title: "A component ends each time it is started",
+			Cause:     "the detail is the error that it ended with the last time",
+			Fix:       "mend what the error names, or see the log of that component; it is started again by itself",
+			DependsOn: []Code{DatastoreUnreachable, ServerUnreachable, RuntimeNotReady, DiskFull, DiskReadOnly}},
 		{Code: ComponentRestarting, Severity: Warning, Title: "A component ended and was started again",
 			Cause: "the detail is the error that it ended with",
 			Fix:   "see the log of that component"},

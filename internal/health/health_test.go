@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -355,6 +356,73 @@ func TestOfAnotherProcess(t *testing.T) {
 	check(t.Context(), r)
 	if got := codes(r); got != "" {
 		t.Errorf("after its end: %q", got)
+	}
+}
+
+// TestAComponentThatDoesNotStart: it is an error at once, with the reason that it gave last.
+func TestAComponentThatDoesNotStart(t *testing.T) {
+	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	t.Cleanup(func() { group.Stop() }) //nolint:errcheck
+	runs := make(chan error)
+	serve := make(chan struct{})
+	group.Start(t.Context(), component.Component{Name: "one", Run: func(ctx context.Context, ready func()) error {
+		select {
+		case err := <-runs:
+			return err
+		case <-serve:
+			ready()
+		case <-ctx.Done():
+		}
+		<-ctx.Done()
+		return nil
+	}})
+	r := NewRegistry()
+	check := Components(group.States, nil)
+	for i, want := range []string{"component-restarting/one", "component-restarting/one",
+		"component-does-not-start/one"} {
+		runs <- fmt.Errorf("reason %d\nmore", i)
+		for group.States()[0].Failures != i+1 {
+			time.Sleep(time.Millisecond)
+		}
+		check(t.Context(), r)
+		if got := codes(r); got != want {
+			t.Errorf("after end %d: %q, want %q", i+1, got, want)
+		}
+	}
+	p := r.Problems()
+	if len(p) != 1 || p[0].Severity != Error || p[0].Detail != "3 times in a row, the last time because: reason 2" {
+		t.Errorf("%+v", p)
+	}
+	close(serve)
+	if err := group.Wait(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	check(t.Context(), r)
+	if got := codes(r); got != "component-restarting/one" {
+		t.Errorf("when it serves: %q", got)
+	}
+}
+
+// TestFailuresHaveConditionsOfTheirOwn: a component with a condition of its own is explained
+// by that, and one that is gone by nothing.
+func TestFailuresHaveConditionsOfTheirOwn(t *testing.T) {
+	states := []component.State{{Name: "one", Restarts: 5, Failures: 5, LastError: "boom"},
+		{Name: "isolation", Restarts: 5, Failures: 5, LastError: "boom"}}
+	r := NewRegistry()
+	now := at(r)
+	check := Components(func() []component.State { return states },
+		map[string]Code{"isolation": IsolationNotEnforced})
+	check(t.Context(), r)
+	*now = now.Add(time.Minute)
+	check(t.Context(), r)
+	if got := codes(r); got != "isolation-not-enforced/isolation component-does-not-start/one "+
+		"component-restarting/isolation" {
+		t.Errorf("%q", got)
+	}
+	states = nil
+	check(t.Context(), r)
+	if got := codes(r); got != "" {
+		t.Errorf("when they are gone: %q", got)
 	}
 }
 

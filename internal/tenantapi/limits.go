@@ -40,6 +40,33 @@ const (
 // NoLimit is the value in settings of what is not bounded.
 const NoLimit = "none"
 
+// Counts says what counts towards a limit, in a few words: a Tenant has them beside what it
+// uses. It is "" for what is no limit.
+func Counts(limit string) string {
+	if strings.HasPrefix(limit, LimitOfDevices("")) {
+		return "devices of this class that claims of the space can be given"
+	}
+	return map[string]string{
+		LimitNamespaces:       "namespaces of the space",
+		LimitObjects:          "objects of all kinds but events and leases",
+		LimitBytes:            "what all objects take in the datastore",
+		LimitPods:             "pods that have not ended",
+		LimitCPU:              "what pods that have not ended request, or are limited to",
+		LimitMemory:           "what pods that have not ended request, or are limited to",
+		LimitStorage:          "what claims of volumes request",
+		LimitDefinitions:      "definitions of custom resources",
+		LimitDefinitionBytes:  "what definitions of custom resources take in the datastore",
+		LimitServices:         "services",
+		LimitNodePorts:        "ports of the nodes that services have",
+		LimitLoadBalancers:    "services of type LoadBalancer",
+		LimitBalancerPorts:    "ports of services of type LoadBalancer",
+		LimitEventsPerSecond:  "events that are written",
+		LimitRequestsInFlight: "requests that are being served",
+		LimitWatches:          "watches that are open",
+		LimitShare:            "nothing: a part of the server's time while others ask, too",
+	}[limit]
+}
+
 // limitField is one field of TenantLimits: a count or a quantity.
 type limitField struct {
 	name     string

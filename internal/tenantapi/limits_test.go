@@ -67,7 +67,8 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 			Services: &five, NodePorts: &five, LoadBalancerPorts: &five, DefinitionBytes: &q,
 			Watches: &five, Share: &five,
 		}},
-		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q}, {Name: LimitCPU}}},
+		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q, Counts: "all"},
+			{Name: LimitCPU}}},
 	}
 	data, err := in.Marshal()
 	if err != nil {
@@ -107,5 +108,17 @@ func TestNamesOfLimits(t *testing.T) {
 		if tag := tags[i]; !strings.HasSuffix(tag, ",opt,name="+f.name) {
 			t.Errorf("%s has the tag %s", f.name, tag)
 		}
+	}
+}
+
+// TestEveryLimitSaysWhatItCounts: a new limit does, too.
+func TestEveryLimitSaysWhatItCounts(t *testing.T) {
+	for _, f := range (&TenantLimits{}).fields() {
+		if Counts(f.name) == "" {
+			t.Errorf("nothing says what counts towards %s", f.name)
+		}
+	}
+	if Counts(LimitOfDevices("gpu.example.com")) == "" || Counts("other") != "" {
+		t.Errorf("devices: %q, no limit: %q", Counts(LimitOfDevices("gpu.example.com")), Counts("other"))
 	}
 }

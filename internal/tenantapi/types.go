@@ -187,4 +187,6 @@ type LimitUsage struct {
 	Used resource.Quantity `json:"used" protobuf:"bytes,2,opt,name=used"`
 	// Limit is the bound, the tenant's own or that of all; nil is none.
 	Limit *resource.Quantity `json:"limit,omitempty" protobuf:"bytes,3,opt,name=limit"`
+	// Counts says what counts towards it.
+	Counts string `json:"counts,omitempty" protobuf:"bytes,4,opt,name=counts"`
 }

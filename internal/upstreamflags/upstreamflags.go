@@ -41,6 +41,13 @@ func Merge(source string, defaults map[string]string, user []string) ([]string, 
 	return append(out, given...), nil
 }
 
+// Name returns the name of the flag that a user argument sets, as upstream's programs
+// call it: "name=value" may come with leading dashes and with underscores.
+func Name(arg string) string {
+	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	return dashed(name)
+}
+
 // dashed is how upstream's programs take the name of a flag that is written with
 // underscores, as those of some flags are.
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }

@@ -26,6 +26,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/upstreamflags"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/heap"
@@ -328,8 +329,8 @@ func (m *Spaces) groups() map[string]apiserver.Group {
 func tokenFile(args []string) (authenticator.Token, error) {
 	path := ""
 	for _, arg := range args {
-		if value, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "token-auth-file="); ok {
-			path = value
+		if upstreamflags.Name(arg) == "token-auth-file" {
+			_, path, _ = strings.Cut(arg, "=")
 		}
 	}
 	if path == "" {

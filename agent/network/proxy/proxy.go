@@ -72,10 +72,11 @@ func (o Options) Ports() ([]preflight.Port, error) {
 	// The gates of the process are set when kube-proxy runs, not here.
 	checked := o
 	checked.Args = slices.DeleteFunc(slices.Clone(o.Args), func(arg string) bool {
-		return strings.HasPrefix(strings.TrimLeft(arg, "-"), "feature-gates=")
+		return upstreamflags.Name(arg) == "feature-gates"
 	})
 	for _, arg := range o.Args {
-		if gates, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "feature-gates="); ok {
+		if upstreamflags.Name(arg) == "feature-gates" {
+			_, gates, _ := strings.Cut(arg, "=")
 			if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().Set(gates); err != nil {
 				return nil, &problem.Input{Source: argFlag, Value: arg, Err: err, Want: "feature gates of kube-proxy"}
 			}
@@ -211,7 +212,8 @@ func (o Options) defaults(mode netfilter.Mode) map[string]string {
 
 func (o Options) options(mode netfilter.Mode) (*app.Options, *pflag.FlagSet, error) {
 	for _, arg := range o.Args {
-		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		name := upstreamflags.Name(arg)
+		_, value, _ := strings.Cut(arg, "=")
 		if want, bad := refused[name]; bad {
 			return nil, nil, &problem.Input{Source: argFlag, Value: arg, Want: want}
 		}

@@ -53,7 +53,7 @@ func TestArguments(t *testing.T) {
 func TestBadArgumentsAreInput(t *testing.T) {
 	for _, arg := range []string{
 		"no-such-flag=1", "healthz-bind-address=192.0.2.1", "conntrack-min=many", "cleanup=true", "config=/etc/x",
-		"write-config-to=/x",
+		"write-config-to=/x", "write_config_to=/x", "init_only=true", "feature_gates=Unknown=true",
 		"init-only=true", "v=9", "detect-local-mode=NodeCIDR", "profiling", "feature-gates=Unknown=true",
 		"nodeport-addresses=here", "proxy-mode=other", "metrics-bind-address=192.0.2.1:0",
 	} {

@@ -88,13 +88,17 @@ func New(o Options) component.Component {
 	}
 }
 
-// Validate parses the user's arguments without starting anything.
+// Validate parses the user's arguments, and reads the files that they name, without
+// starting anything.
 func Validate(o Options) error {
 	if err := featuregates.Check(argFlag, o.Args); err != nil {
 		return err
 	}
-	_, err := parse(o)
-	return err
+	s, err := parse(o)
+	if err != nil {
+		return err
+	}
+	return checkFiles(o, s)
 }
 
 // Check finds what upstream refuses of the user's arguments once the files are there,
@@ -110,9 +114,8 @@ func Check(ctx context.Context, o Options) error {
 
 // complete sets the gates of the process and completes the options.
 func complete(ctx context.Context, s *options.ServerRunOptions) (options.CompletedOptions, error) {
-	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		return options.CompletedOptions{},
-			&problem.Input{Source: argFlag, Err: err, Want: "feature gates of Kubernetes"}
+	if err := setGates(s); err != nil {
+		return options.CompletedOptions{}, err
 	}
 	completed, err := s.Complete(ctx)
 	if err != nil {
@@ -123,6 +126,14 @@ func complete(ctx context.Context, s *options.ServerRunOptions) (options.Complet
 			Want: "arguments that kube-apiserver accepts together"}
 	}
 	return completed, nil
+}
+
+// setGates sets the gates of the process.
+func setGates(s *options.ServerRunOptions) error {
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return &problem.Input{Source: argFlag, Err: err, Want: "feature gates of Kubernetes"}
+	}
+	return nil
 }
 
 // argFlag is the flag of a4s that carries the user's arguments.
@@ -140,6 +151,13 @@ func parse(o Options) (*options.ServerRunOptions, error) {
 			Want: "plugins other than " + lifecycle.PluginName + ", which keeps namespaces and tenants whole",
 		}
 	}
+	if file := s.Authorization.AuthorizationConfigurationFile; file != "" {
+		return nil, &problem.Input{
+			Source: argFlag, Value: "authorization-config=" + file,
+			Want: "authorization-mode with authorization-webhook-config-file: a4s itself asks RBAC, " +
+				"for each space apart, and would not know of that in a file",
+		}
+	}
 	return s, nil
 }
 
@@ -153,6 +171,8 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err != nil {
 		return err
 	}
+	// Building the chain opens the port, and only a server that runs closes it.
+	defer closeListener(completed)
 	// The other parts of the server have the same gates.
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
 	s.GenericServerRunOptions.ComponentGlobalsRegistry.AddMetrics()
@@ -166,6 +186,14 @@ func run(ctx context.Context, o Options, ready func()) error {
 	}
 	go signalReady(ctx, server, ready)
 	return prepared.Run(ctx)
+}
+
+// closeListener closes the port of a server that has ended or could not begin, so that
+// the next one finds it free. It may be closed already.
+func closeListener(o options.CompletedOptions) {
+	if l := o.SecureServing.Listener; l != nil {
+		_ = l.Close()
+	}
 }
 
 // signalReady calls ready once the server's own readiness check passes.

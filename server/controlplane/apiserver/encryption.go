@@ -2,13 +2,14 @@ package apiserver
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
 
 // keysPoll is how often the API server looks for a change of its encryption
@@ -70,8 +71,7 @@ func hashIn(families []*dto.MetricFamily, err error) (string, error) {
 // the API server stores Secrets, "" if none does.
 func OwnStorage(args []string) string {
 	for _, a := range args {
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		switch name {
+		switch name := upstreamflags.Name(a); name {
 		case "encryption-provider-config", "encryption-provider-config-automatic-reload", "etcd-prefix",
 			"etcd-servers", "etcd-servers-overrides":
 			return name

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
 
 // Check finds what upstream would refuse only when the component runs. source is the
@@ -21,10 +22,10 @@ func Check(source string, args []string) error {
 	var emulated, least *version.Version
 	var given []string // of versions
 	for _, arg := range args {
-		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		_, value, _ := strings.Cut(arg, "=")
 		var err error
 		want := "feature gates, KNOWN=true|false each"
-		switch name {
+		switch upstreamflags.Name(arg) {
 		case "feature-gates":
 			err = gates(value)
 		case "emulated-version":

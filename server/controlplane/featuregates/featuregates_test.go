@@ -16,7 +16,7 @@ func TestMistakesAreFoundBeforeAnythingIsSet(t *testing.T) {
 	for _, arg := range []string{
 		"feature-gates=Unknown=true", "--feature-gates=WatchList=maybe", "feature-gates=kube:Unknown=true",
 		"feature-gates=WatchList=true,kube:WatchList=false", "feature-gates=other:WatchList=true",
-		"feature-gates=WatchList",
+		"feature-gates=WatchList", "feature_gates=Unknown=true",
 		"emulated-version=one", "emulated-version=1.20", "emulated-version=other=1.36",
 	} {
 		var in *problem.Input

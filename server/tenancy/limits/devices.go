@@ -181,7 +181,8 @@ func deviceUsage(l *Limits, t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	var out []tenantapi.LimitUsage
 	add := func(class string, limit int64) {
 		u := tenantapi.LimitUsage{Name: tenantapi.LimitOfDevices(class),
-			Used: *resource.NewQuantity(used[class], resource.DecimalSI)}
+			Used:   *resource.NewQuantity(used[class], resource.DecimalSI),
+			Counts: tenantapi.Counts(tenantapi.LimitOfDevices(class))}
 		if limit != math.MaxInt64 {
 			u.Limit = resource.NewQuantity(limit, resource.DecimalSI)
 		}

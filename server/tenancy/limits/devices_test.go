@@ -135,7 +135,7 @@ func TestDevicesInTheStatus(t *testing.T) {
 	got := deviceUsage(l, tenant)
 	if len(got) != 2+namedClasses || got[0].Name != "devices.gpu" || got[0].Used.Value() != 2 ||
 		got[0].Limit.Value() != 4 || got[1].Name != "devices.nic" || got[1].Limit.Value() != 1 ||
-		got[2].Name != "devices.big" || got[2].Limit != nil {
+		got[2].Name != "devices.big" || got[2].Limit != nil || got[2].Counts == "" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -77,7 +77,8 @@ func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	used, limits := l.accounting.used(t.Name), l.bounds(t)
 	out := make([]tenantapi.LimitUsage, 0, int(dimensions))
 	for _, d := range shown() {
-		u := tenantapi.LimitUsage{Name: d.limit(), Used: d.quantity(used[d])}
+		u := tenantapi.LimitUsage{Name: d.limit(), Used: d.quantity(used[d]),
+			Counts: tenantapi.Counts(d.limit())}
 		if limits[d] != math.MaxInt64 {
 			limit := d.quantity(limits[d])
 			u.Limit = &limit

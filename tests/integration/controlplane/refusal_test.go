@@ -54,6 +54,32 @@ func TestBadUpstreamArgumentsAreRefused(t *testing.T) {
 	}
 }
 
+// TestBrokenFilesOfArgumentsAreRefused: a file that the API server would not start with ends
+// the start with its reason, before a port is opened and anything is written.
+func TestBrokenFilesOfArgumentsAreRefused(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "broken.yaml")
+	if err := os.WriteFile(file, []byte("kind: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"authentication-config", "authorization-config", "audit-policy-file",
+		"egress-selector-config-file", "tracing-config-file", "admission-control-config-file",
+		"encryption-provider-config", "token-auth-file", "authorization-webhook-config-file"} {
+		cfg := settings(t.TempDir())
+		cfg.KubeAPIServerArgs = []string{name + "=" + file}
+		err := tryStart(t, cfg)
+		var in *problem.Input
+		if !errors.As(err, &in) || in.Source != "--kube-apiserver-arg" || !strings.Contains(in.Value, name+"="+file) {
+			t.Errorf("%s: %v, want a problem.Input with flag and file", name, err)
+		}
+		if left, err := os.ReadDir(cfg.Agent.DataDir); err != nil || len(left) > 0 {
+			t.Errorf("%s: the refusal left %v in the data directory, %v", name, left, err)
+		}
+	}
+}
+
 func TestDamagedDatastoreIsRefused(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return

@@ -30,7 +30,8 @@ func TestSeedDefaultTenant(t *testing.T) {
 	}
 	p := start(t, func(cfg *config.Server) {
 		cfg.DefaultTenant = "dev"
-		cfg.KubeAPIServerArgs = []string{"token-auth-file=" + tokens}
+		// Upstream takes underscores for dashes, and reads no tenants itself.
+		cfg.KubeAPIServerArgs = []string{"token_auth_file=" + tokens}
 	})
 	p.tenant(t, "b")
 	user := func(token string) *space {

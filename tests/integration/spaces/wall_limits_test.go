@@ -41,6 +41,9 @@ func (p *plane) usage(t *testing.T, tenant, limit string) tenantapi.LimitUsage {
 		t.Fatal(err)
 	}
 	for _, u := range x.Status.Usage {
+		if u.Counts == "" {
+			t.Errorf("the use of %s does not say what it counts", u.Name)
+		}
 		if u.Name == limit {
 			return u
 		}

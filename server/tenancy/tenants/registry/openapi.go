@@ -85,9 +85,10 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	})
 	m.Add(tenantapi.LimitUsage{}.OpenAPIModelName(), "LimitUsage is what a tenant uses of one limit.",
 		[]string{"name", "used"}, map[string]spec.Schema{
-			"name":  apimodels.Text("The name of the limit."),
-			"used":  m.Quantity("How much of it is used now."),
-			"limit": m.Quantity("The bound, the tenant's own or that of all tenants; absent if there is none."),
+			"name":   apimodels.Text("The name of the limit."),
+			"used":   m.Quantity("How much of it is used now."),
+			"limit":  m.Quantity("The bound, the tenant's own or that of all tenants; absent if there is none."),
+			"counts": apimodels.Text("What counts towards the limit."),
 		})
 	phase := apimodels.Text("Whether new objects can be made in the space: Active, " +
 		"or Terminating while everything in it is deleted.")
