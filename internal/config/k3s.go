@@ -19,7 +19,7 @@ type k3sSetting struct {
 	name string
 	kind Kind
 	// accepted says that a4s does anyway what it asks for: it is taken with a warning. One that
-	// is true or false is taken when it is true.
+	// is true or false is taken when it is true, and when it is false if it is not accepted.
 	accepted bool
 	// instead says what does it here, or why nothing does.
 	instead string
@@ -61,7 +61,8 @@ func settingsOfK3s() []k3sSetting {
 		refused("egress-selector-mode", String, "nothing: servers connect to the kubelets of nodes themselves"),
 		refused("embedded-registry", Bool, "mirrors in registries.yaml: nodes do not share images"),
 		accepted("enable-pprof", Bool, "profiles are at /debug/pprof of the API's port, for administrators"),
-		accepted("etcd-expose-metrics", Bool, "they are at port 2382 of the loopback address"),
+		refused("etcd-expose-metrics", Bool,
+			"nothing: etcd's metrics are at https://127.0.0.1:2382, for holders of a certificate"),
 		refused("etcd-s3-config-secret", String, "the other settings that begin with etcd-s3"),
 		refused("etcd-s3-proxy", String, "HTTPS_PROXY in the server's environment"),
 		accepted("etcd-snapshot-reconcile-interval", String, "snapshots are looked for when they are asked for"),
@@ -118,11 +119,19 @@ func specsOfK3s() (specs []Spec) {
 
 // take returns the warning with which a setting is accepted that somebody gave, or why it is not.
 func (s *k3sSetting) take(source, value string) (warning string, err error) {
+	if s.kind == Bool {
+		on, err := strconv.ParseBool(value)
+		switch {
+		case err != nil:
+			return "", &problem.Input{Source: source, Value: value, Want: Bool.Want()}
+		case !on && s.accepted:
+			return "", &problem.Input{Source: source, Value: value, Want: "true, or nothing: " + s.instead}
+		case !on:
+			return source + ": not needed, that is so", nil
+		}
+	}
 	if !s.accepted {
 		return "", &problem.Input{Source: source, Err: ErrOfK3s, Want: s.instead}
-	}
-	if on, err := strconv.ParseBool(value); s.kind == Bool && (err != nil || !on) {
-		return "", &problem.Input{Source: source, Value: value, Want: "true, or nothing: " + s.instead}
 	}
 	return fmt.Sprintf("%s: not needed, %s", source, s.instead), nil
 }
@@ -152,16 +161,20 @@ func (s *Server) disableAsHere(source string) (warnings []string) {
 	return warnings
 }
 
-// k3sVariables warns of variables of k3s in the environment that a4s has under its own name.
+// k3sVariables warns of variables of k3s in the environment, which are not read.
 func (l *loader) k3sVariables(lookupEnv func(string) (string, bool)) {
+	warn := func(name, instead string) {
+		if _, ok := lookup(lookupEnv, name); ok {
+			l.warnings = append(l.warnings, fmt.Sprintf("environment variable %s: ignored, %s", name, instead))
+		}
+	}
 	for i := range l.table {
-		rest, ours := strings.CutPrefix(l.table[i].Env, "A4S_")
-		if !ours {
-			continue
+		if rest, ours := strings.CutPrefix(l.table[i].Env, "A4S_"); ours {
+			warn("K3S_"+rest, "a4s reads "+l.table[i].Env)
 		}
-		if _, ok := lookup(lookupEnv, "K3S_"+rest); ok {
-			l.warnings = append(l.warnings,
-				fmt.Sprintf("environment variable K3S_%s: ignored, a4s reads %s", rest, l.table[i].Env))
-		}
+	}
+	for _, s := range settingsOfK3s() {
+		name := "K3S_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+		warn(name, "it is a setting of k3s that a4s does not have")
 	}
 }

@@ -82,12 +82,17 @@ func TestFlagsOfK3s(t *testing.T) {
 		{"nothing", []string{"--rootless"}, "", "nothing: a4s runs as root"},
 		{"nothing, in a file", file("vpn-auth: name=x\n"), "", "nothing: make the network"},
 		{"nobody's", []string{"--disable-helm-controller", "--no-such"}, "", `one that "a4s server --help" lists`},
+		{"no such thing wanted", []string{"--docker=false"}, "--docker: not needed, that is so", ""},
+		{"no such thing wanted, in a file", file("selinux: false\n"), `key "selinux": not needed`, ""},
+		{"no truth", []string{"--docker=x"}, "", "true or false"},
 	} {
 		s, warnings, err := LoadServer(Source{Args: c.args, DefaultFile: filepath.Join(t.TempDir(), "none")})
 		if c.warning == "" {
 			var in *problem.Input
 			if !errors.As(err, &in) || !strings.Contains(in.Want, c.want) {
 				t.Errorf("%s: %v", c.what, err)
+			} else if c.what == "nobody's" && in.Source != "--no-such" {
+				t.Errorf("%s: %s is blamed", c.what, in.Source)
 			}
 			continue
 		}
@@ -105,11 +110,25 @@ func TestFlagsOfK3s(t *testing.T) {
 	}
 }
 
+// TestFlagsOfTheOtherMode: a flag of k3s beside it does not hide whose it is.
+func TestFlagsOfTheOtherMode(t *testing.T) {
+	for _, args := range [][]string{{"--cluster-init"}, {"--prefer-bundled-bin", "--cluster-init"}} {
+		_, _, err := LoadAgent(Source{Args: args, DefaultFile: filepath.Join(t.TempDir(), "none")})
+		var in *problem.Input
+		if !errors.As(err, &in) || in.Source != "--cluster-init" || !errors.Is(err, ErrOtherMode) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
 // TestVariablesOfK3s are not read, which is said.
 func TestVariablesOfK3s(t *testing.T) {
 	_, warnings, err := LoadServer(Source{DefaultFile: filepath.Join(t.TempDir(), "none"),
-		LookupEnv: func(name string) (string, bool) { return "secret", name == "K3S_TOKEN" }})
-	want := []string{"environment variable K3S_TOKEN: ignored, a4s reads A4S_TOKEN"}
+		LookupEnv: func(name string) (string, bool) {
+			return "secret", name == "K3S_TOKEN" || name == "K3S_CLUSTER_SECRET"
+		}})
+	want := []string{"environment variable K3S_TOKEN: ignored, a4s reads A4S_TOKEN",
+		"environment variable K3S_CLUSTER_SECRET: ignored, it is a setting of k3s that a4s does not have"}
 	if err != nil || !slices.Equal(warnings, want) {
 		t.Errorf("%q, %v", warnings, err)
 	}

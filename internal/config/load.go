@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -112,7 +113,7 @@ func (l *loader) load(src Source) error {
 func (l *loader) scan(args []string) ([]Given, error) {
 	given, rest, err := Scan(l.command, Specs(l.table), args)
 	if errors.Is(err, ErrUnknownFlag) {
-		given, rest, err = l.scanWithK3s(err, args)
+		given, rest, err = l.scanWithK3s(args)
 	}
 	if err != nil {
 		return nil, l.explainFlag(err, args)
@@ -127,11 +128,12 @@ func (l *loader) scan(args []string) ([]Given, error) {
 }
 
 // scanWithK3s is Scan where k3s has the flags that a4s does not: it takes those that ask for what
-// a4s does anyway. Else it returns why not, or the error that there was for the flag of nobody.
-func (l *loader) scanWithK3s(unknown error, args []string) (given []Given, rest []string, err error) {
+// a4s does anyway. Else it returns why not, or which flag nobody has.
+func (l *loader) scanWithK3s(args []string) (given []Given, rest []string, err error) {
 	all, rest, err := Scan(l.command, append(Specs(l.table), specsOfK3s()...), args)
-	if errors.Is(err, ErrUnknownFlag) {
-		return nil, nil, unknown
+	if in := (*problem.Input)(nil); errors.As(err, &in) && errors.Is(err, ErrUnknownFlag) {
+		// It is another one, with what is near it among our own.
+		return nil, nil, UnknownFlag(l.command, namesOf(Specs(l.table)), strings.TrimLeft(in.Source, "-"), in.Source)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -154,13 +156,13 @@ func (l *loader) scanWithK3s(unknown error, args []string) (given []Given, rest 
 // explainFlag replaces the error for an unknown flag by a better one if the
 // other mode has that flag.
 func (l *loader) explainFlag(err error, args []string) error {
-	both := append(Specs(l.table), Specs(l.otherTable)...)
+	both := slices.Concat(Specs(l.table), Specs(l.otherTable), specsOfK3s())
 	given, _, errBoth := Scan(l.command, both, args)
 	if errBoth != nil {
 		return err
 	}
 	for _, g := range given {
-		if g.Name != "help" && find(l.table, g.Name) == nil {
+		if g.Name != "help" && find(l.table, g.Name) == nil && ofK3s(g.Name) == nil {
 			return &problem.Input{Source: g.Written, Err: ErrOtherMode, Want: "it with \"" + l.other + "\" only"}
 		}
 	}

@@ -46,7 +46,9 @@ func TestOneFormat(t *testing.T) {
 	klog.ErrorS(fmt.Errorf("watch: %w", context.Canceled), "chatter of a stop")
 	klog.Error("The manifest file is empty, ignoring. Chatter of a start")
 	klog.Errorf("failed to sync with latest state: %v", fmt.Errorf("%w: chatter", context.Canceled))
-	klog.ErrorS(fmt.Errorf("failed to patch node CIDR: %s, requeuing", secondRange), "chatter of a busy start")
+	second := fmt.Errorf("failed to patch node CIDR: chatter: %s, requeuing", secondRange)
+	klog.ErrorS(second, "Error processing node work item")
+	klog.ErrorS(errors.New(secondRange), "a hook said")
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
 	Zap(Options{}).Info("etcd chatter")
@@ -62,6 +64,7 @@ func TestOneFormat(t *testing.T) {
 		`level=error msg="upstream error" error=boom pod=ns/p`,
 		`level=warning msg="etcd warning" component=etcd k=v`,
 		`level=error msg="failed to update storage version" component=etcd error="no room"`,
+		`level=error msg="a hook said"`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("log lacks %q:\n%s", want, got)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
@@ -129,7 +130,7 @@ func setupKlog(std *logrus.Logger, o Options, stopping *atomic.Bool) error {
 
 // Zap returns a zap logger for etcd that ends in logrus.
 func Zap(o Options) *zap.Logger {
-	return zap.New(&zapCore{entry: logrus.WithField("component", "etcd"), info: upstreamInfoLevel(o)})
+	return zap.New(&zapCore{entry: logrus.WithField("component", "etcd"), info: upstreamInfoLevel(o), made: time.Now()})
 }
 
 // lineWriter logs each write of the standard logger at debug level: what it
@@ -185,7 +186,7 @@ func errorLevel(err error, msg string) logrus.Level {
 	if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
 		return logrus.DebugLevel
 	}
-	if err != nil && strings.Contains(err.Error(), secondRange) {
+	if err != nil && isSecondRange(err.Error(), msg) {
 		return logrus.DebugLevel
 	}
 	for _, h := range harmless {
@@ -234,6 +235,17 @@ var harmless = [...]string{
 // secondRange is why the API refuses a second range for a node. On a busy machine the controller
 // of ranges gives one before it sees in its cache that it gave one already; it then looks again.
 const secondRange = "a node of this cluster has 1, not 2"
+
+func isSecondRange(err, msg string) bool {
+	switch {
+	case !strings.Contains(err, "failed to patch node CIDR") || !strings.Contains(err, secondRange):
+		return false
+	case msg == "Failed to update node PodCIDR after multiple attempts",
+		msg == "CIDR assignment for node failed. Releasing allocated CIDR", msg == "Error processing node work item":
+		return true
+	}
+	return false
+}
 
 // WithValues implements logr.LogSink.
 func (s *logrusSink) WithValues(kv ...any) logr.LogSink {

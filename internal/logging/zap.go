@@ -2,6 +2,7 @@ package logging
 
 import (
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"go.uber.org/zap/zapcore"
@@ -11,7 +12,11 @@ import (
 type zapCore struct {
 	entry *logrus.Entry
 	info  logrus.Level
+	made  time.Time
 }
+
+// start is how long a datastore can take to write what it looks for.
+const start = 2 * time.Minute
 
 func (c *zapCore) level(l zapcore.Level) logrus.Level {
 	switch {
@@ -35,7 +40,7 @@ func (c *zapCore) Enabled(l zapcore.Level) bool {
 
 // With implements zapcore.Core.
 func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return &zapCore{entry: c.entry.WithFields(encode(fields)), info: c.info}
+	return &zapCore{entry: c.entry.WithFields(encode(fields)), info: c.info, made: c.made}
 }
 
 // Check implements zapcore.Core.
@@ -50,7 +55,7 @@ func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	values := encode(fields)
 	level := c.level(e.Level)
-	if isStart(e.Message, values) {
+	if e.Time.Sub(c.made) < start && isStart(e.Message, values) {
 		level = logrus.DebugLevel
 	}
 	c.entry.WithFields(values).Log(level, e.Message)

@@ -113,7 +113,7 @@ func runtimeSides(b *testing.B) (direct, through, again *side) {
 		b.Fatal(err)
 	}
 	socket := containerd.Socket(state)
-	if err := images.Import(ctx, images.Options{
+	if _, err := images.Import(ctx, images.Options{
 		Socket: socket, Snapshotter: "overlayfs", Required: []string{carried.PauseImageTar},
 		Dir: images.Dir(data), StateFile: images.StateFile(data), Log: log,
 	}); err != nil {

@@ -87,7 +87,7 @@ func startNode(t testing.TB, all ...ociarchive.Image) *node {
 			t.Fatal(err)
 		}
 	}
-	if err := images.Import(ctx, images.Options{
+	if _, err := images.Import(ctx, images.Options{
 		Socket: containerd.Socket(stateDir), Snapshotter: "overlayfs", Dir: archives,
 		StateFile: images.StateFile(data), Required: []string{carried.PauseImageTar}, Log: log,
 	}); err != nil {

@@ -149,6 +149,7 @@ func TestBrokenFilesAreRefused(t *testing.T) {
 		"admission-control-config-file": {"": admissionHead + podSecurity,
 			"defaults.enforce":       admissionHead + strings.Replace(podSecurity, "baseline", "strict", 1),
 			"no such file":           admissionHead + "- {name: PodSecurity, path: /nowhere}\n",
+			"is a directory":         admissionHead + "- {name: PodSecurity, path: /}\n",
 			"yaml":                   "plugins: [",
 			`unknown field "plugin"`: strings.Replace(admissionHead, "plugins", "plugin", 1) + podSecurity},
 		"client-ca-file": {"certificate": "hello\n"}, "requestheader-client-ca-file": {"certificate": "hello\n"},

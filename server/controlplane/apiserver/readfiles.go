@@ -234,12 +234,8 @@ func openPluginFiles(file string, scheme *runtime.Scheme) error {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(file), path)
 		}
-		f, err := os.Open(path)
-		if err != nil {
+		if _, err := os.ReadFile(path); err != nil { // a directory can be opened
 			return fmt.Errorf("plugin %s: %w", plugin.Name, err)
-		}
-		if err := f.Close(); err != nil {
-			return err
 		}
 	}
 	return nil

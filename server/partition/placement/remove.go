@@ -256,8 +256,12 @@ func (p *Placer) finish(ctx context.Context, placed *partitionapi.TenantPlacemen
 		return false, nil
 	}
 	err = there.Delete(ctx, t.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.UID}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		err = nil
+	case apierrors.HasStatusCause(err, tenantapi.CauseDeletionProtected):
+		// It was protected after it was asked for: it stays, also when the protection goes.
+		_, err = p.setPhase(ctx, placed, partitionapi.PlacementActive)
 	}
 	return false, err
 }

@@ -181,6 +181,24 @@ func TestDeletedByTwo(t *testing.T) {
 	}
 }
 
+// TestProtectedWhileItGoes: a deletion that was begun and is refused in the end is not tried again
+// when the protection goes.
+func TestProtectedWhileItGoes(t *testing.T) {
+	a := &api{deleting: func(*api) *apierrors.StatusError {
+		err := apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("it is protected"))
+		err.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: tenantapi.CauseDeletionProtected}}
+		return err
+	}}
+	p := placerOf(t, a, partitionapi.PlacementDeleting, metav1.Now())
+	if free, err := p.finish(t.Context(), a.placement); err != nil || free {
+		t.Errorf("the name is free: %v, %v", free, err)
+	}
+	if a.placement == nil || a.placement.Status.Phase != partitionapi.PlacementActive {
+		t.Errorf("the placement is %+v", a.placement)
+	}
+}
+
 // TestDeletionOfALostTenant: the partition does not have it, after a restore. The name is deleted.
 func TestDeletionOfALostTenant(t *testing.T) {
 	a := &api{}

@@ -3,6 +3,7 @@ package edge
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -70,6 +71,8 @@ type answer struct {
 	socket *socket
 	// seat is that of the request, nil for one that needs none.
 	seat *fairqueue.Seat
+	// over ends with the request; nil for never.
+	over context.Context
 	// proxied is set if a proxied server may answer, whose answer is not projected.
 	proxied *proxied.Request
 
@@ -280,7 +283,13 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.hijacked = true
 	a.seat.Endless()
 	a.seat.Yield()
-	return h.Hijack()
+	conn, buffered, err := h.Hijack()
+	if err == nil && a.over != nil {
+		// Upstream looks at the request no more: when the tenant is cordoned or gone, only the end
+		// of the connection ends it.
+		context.AfterFunc(a.over, func() { _ = conn.Close() }) // it may be closed already
+	}
+	return conn, buffered, err
 }
 
 // projectWarnings translates the texts of Warning headers.

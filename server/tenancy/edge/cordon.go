@@ -57,7 +57,7 @@ func (r *request) onlyReads(method string) bool {
 	case "list", "watch":
 		return asked.subresource == ""
 	case "get":
-		return asked.subresource == "" || isView(asked.subresource)
+		return asked.subresource == "" || isView(asked.group, asked.subresource)
 	case "create":
 		return asked.subresource == "" && asked.name == "" && isQuestion(asked.groupResource())
 	}
@@ -65,10 +65,12 @@ func (r *request) onlyReads(method string) bool {
 }
 
 // isView tells the subresources of which a GET shows something and does nothing.
-func isView(subresource string) bool {
+func isView(group, subresource string) bool {
 	switch subresource {
-	case "status", "scale", "log", "ephemeralcontainers", "resize":
+	case "status", "scale":
 		return true
+	case "log", "ephemeralcontainers", "resize":
+		return group == ""
 	}
 	return false
 }

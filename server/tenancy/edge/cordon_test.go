@@ -2,11 +2,15 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
 // cordonedTenants are cordoned if their name is in it, and true if they are being deleted.
@@ -82,6 +87,8 @@ var cordonCases = []struct {
 	{"GET", core + "/services/s/proxy/", false}, {"HEAD", core + "/services/s/proxy/", false},
 	{"POST", core + "/services/s/proxy/", false}, {"GET", "/api/v1/proxy/namespaces/default/services/s/", false},
 	{"GET", "/apis/example.com/v1/namespaces/default/boats/b/console", false},
+	{"GET", "/apis/example.com/v1/namespaces/default/boats/b/log", false},
+	{"GET", "/apis/example.com/v1/namespaces/default/boats/b/resize", false},
 	{"POST", "/apis/example.com/v1/namespaces/default/boats", false},
 	{"POST", core + "/events", false}, {"POST", "/apis/events.k8s.io/v1/namespaces/default/events", false},
 	{"PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", false},
@@ -188,5 +195,90 @@ func TestCordonEndsWhatChanges(t *testing.T) {
 			t.Errorf("%s %s of %s ends: %t", c.method, c.path, c.tenant, ended)
 		}
 		release()
+	}
+}
+
+// TestCordonCutsConnections: after an upgrade nobody looks at the request any more, so the connection
+// itself is cut.
+func TestCordonCutsConnections(t *testing.T) {
+	e := New(Options{Tenants: plainTenants{}})
+	echo := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n") //nolint:errcheck // the client sees it
+		io.Copy(conn, buffered)                                          //nolint:errcheck // until it is cut
+		_ = conn.Close()
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r := read(req)
+		r.userTenant = "a"
+		tracked, release, err := e.track(req, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer release()
+		e.find("a", r.resource)
+		r.resource.streams = true
+		p := &wire.Projector{View: e.view("a"), Table: e.table}
+		if err := handOn(w, tracked, echo, p, r.resource, nil); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil { // it is not to hang
+		t.Fatal(err)
+	}
+	const first = "POST " + pods + "/p/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+	answered := "HTTP/1.1 101 Switching Protocols\r\n\r\n"
+	for _, send := range []string{first, "a line\n"} {
+		if _, err := io.WriteString(conn, send); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(answered))
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != answered {
+			t.Fatalf("%q, %v", got, err)
+		}
+		answered = "a line\n"
+	}
+	e.TenantCordoned("a")
+	if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v: the connection goes on", n, err)
+	}
+}
+
+// TestCordonEndsImpersonators: what an administrator of the cluster does as a user of the tenant ends,
+// what they do as themselves goes on.
+func TestCordonEndsImpersonators(t *testing.T) {
+	for as, ends := range map[string]bool{"u": true, "": false} {
+		e := New(Options{Tenants: cordonedTenants{}})
+		e.Authenticator(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "root",
+				Groups: []string{user.SystemPrivilegedGroup}}}, true, nil
+		}))
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "/tenants/a"+pods, strings.NewReader("{}"))
+		if as != "" {
+			req.Header.Set("Impersonate-User", as)
+		}
+		var ended bool
+		next := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			e.TenantCordoned("a")
+			ended = req.Context().Err() != nil
+			w.WriteHeader(200)
+		})
+		if err := e.serve(httptest.NewRecorder(), req, &chain{Handler: next}, read(req)); err != nil {
+			t.Fatal(err)
+		}
+		if ended != ends {
+			t.Errorf("as %q: it ends: %v", as, ended)
+		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 // without them it writes one object after the other.
 const longestIndented = 1 << 20
 
+// indent is what a line gets for each level.
+const indent = "  "
+
 // asksForIndent reports whether a client asks for JSON that people read, as upstream decides it:
 // by the query, else by the media type or by what the client is.
 func asksForIndent(req *http.Request) bool {
@@ -57,12 +60,43 @@ func compactInstead(req *http.Request) (_ *http.Request, indent bool) {
 	return req, true
 }
 
-// indented is JSON with line breaks, as upstream writes it.
+// indented is JSON with line breaks, as upstream writes it. JSON that would get too long by them,
+// deep lists of small values, stays as it is.
 func indented(body []byte) ([]byte, error) {
+	length := indentedLength(body)
+	if length > 2*longestIndented {
+		return body, nil
+	}
 	var out bytes.Buffer
-	out.Grow(len(body) + len(body)/2)
-	if err := json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  "); err != nil {
+	out.Grow(length)
+	if err := json.Indent(&out, bytes.TrimRight(body, "\n"), "", indent); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// indentedLength is how long JSON without spaces is with line breaks, or somewhat more: empty lists
+// and objects get none.
+func indentedLength(body []byte) int {
+	length, depth, inString := len(body), 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+			length += 1 + len(indent)*depth
+		case c == '}' || c == ']':
+			depth--
+			length += 1 + len(indent)*depth
+		case c == ',':
+			length += 1 + len(indent)*depth
+		case c == ':':
+			length++
+		}
+	}
+	return length
 }

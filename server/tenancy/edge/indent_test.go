@@ -91,6 +91,24 @@ func TestLongAnswersHaveNoLineBreaks(t *testing.T) {
 	}
 }
 
+// TestDeepAnswersHaveNoLineBreaks: each of many small values deep inside would get hundreds of spaces.
+func TestDeepAnswersHaveNoLineBreaks(t *testing.T) {
+	for depth, want := range map[int]bool{2: true, 190: false} {
+		deep := []byte(strings.Repeat("[", depth) + strings.Repeat("0,", 100_000) + "0" + strings.Repeat("]", depth))
+		got, err := indented(deep)
+		if err != nil || bytes.Contains(got, []byte("\n")) != want || len(got) > 2*longestIndented {
+			t.Errorf("depth %d: %d bytes of %d, %v", depth, len(got), len(deep), err)
+		}
+	}
+	for _, text := range []string{`{}`, `[]`, `{"a":[],"b":{},"c\\":"{[,:\"","d":[1,{"e":null}]}`, `""`, `0`} {
+		got, err := indented([]byte(text))
+		if empty := strings.Count(text, "[]") + strings.Count(text, "{}"); err != nil ||
+			len(got) > indentedLength([]byte(text)) || empty == 0 && len(got) != indentedLength([]byte(text)) {
+			t.Errorf("%s: %q of %d, counted %d, %v", text, got, len(got), indentedLength([]byte(text)), err)
+		}
+	}
+}
+
 // TestProxiedServersAreAskedForLineBreaks: their answers pass as they are.
 func TestProxiedServersAreAskedForLineBreaks(t *testing.T) {
 	e := New(Options{})

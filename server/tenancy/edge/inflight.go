@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
@@ -39,23 +40,38 @@ func (e *Edge) track(req *http.Request, r *request) (_ *http.Request, release fu
 	case err != nil:
 		return nil, nil, apierrors.NewInternalError(err)
 	}
-	ctx, cancel := context.WithCancel(req.Context())
-	h := &inFlightRequest{cancel: cancel, nodes: r.resource != nil && r.resource.resource == "nodes",
-		reads: r.onlyReads(req.Method)}
-	e.inFlight.add(tenant, h)
-	release = func() {
-		e.inFlight.remove(tenant, h)
-		cancel()
-	}
-	// A tenant that was deleted before add did not end this request.
-	if now, err := e.opts.Tenants.Get(ctx, tenant); err != nil || now == nil || now.UID != uid {
+	req, release = e.inFlight.with(req, r, tenant)
+	// A tenant that was deleted before did not end this request.
+	if now, err := e.opts.Tenants.Get(req.Context(), tenant); err != nil || now == nil || now.UID != uid {
 		release()
 		if err != nil {
 			return nil, nil, apierrors.NewInternalError(err)
 		}
 		return nil, nil, noTenant(tenant)
 	}
-	return req.WithContext(ctx), release, nil
+	return req, release, nil
+}
+
+// trackSystem is track for a user of the system who acts as one of the tenant: it ends when the
+// tenant is cordoned or gone. What others of the system do goes on.
+func (e *Edge) trackSystem(req *http.Request, r *request) (_ *http.Request, release func()) {
+	tenant := r.actsFor(req.Header)
+	if space.IsSystem(tenant) {
+		return req, func() {}
+	}
+	return e.inFlight.with(req, r, tenant)
+}
+
+// with has a request known until release is called.
+func (s *inFlight) with(req *http.Request, r *request, tenant string) (_ *http.Request, release func()) {
+	ctx, cancel := context.WithCancel(req.Context())
+	h := &inFlightRequest{cancel: cancel, nodes: r.resource != nil && r.resource.resource == "nodes",
+		reads: r.onlyReads(req.Method)}
+	s.add(tenant, h)
+	return req.WithContext(ctx), func() {
+		s.remove(tenant, h)
+		cancel()
+	}
 }
 
 // TenantGone ends the requests of a deleted tenant's users.

@@ -33,6 +33,8 @@ func (e *Edge) serveForSystem(w http.ResponseWriter, req *http.Request, next htt
 		e.findKind(r)
 		return e.serveAll(w, withPath(req, r.path), next, r)
 	}
+	req, release := e.trackSystem(req, r)
+	defer release()
 	if err := e.cordon(req, r); err != nil {
 		return err
 	}

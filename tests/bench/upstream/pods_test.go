@@ -67,7 +67,7 @@ func (c *cluster) importPause(b *testing.B) {
 		return // it carries it
 	}
 	dir := b.TempDir()
-	if err := images.Import(b.Context(), images.Options{
+	if _, err := images.Import(b.Context(), images.Options{
 		Socket: c.Socket, Snapshotter: "overlayfs", Required: []string{env.carried.PauseImageTar},
 		Dir: images.Dir(dir), StateFile: filepath.Join(dir, "images.json"), Log: logrus.WithField("side", c.name),
 	}); err != nil {

@@ -73,7 +73,7 @@ func (d dirs) importImages(ctx context.Context, log *logrus.Entry) error {
 	if err != nil {
 		return err
 	}
-	return images.Import(ctx, images.Options{
+	_, err = images.Import(ctx, images.Options{
 		Socket:      d.socket(),
 		Snapshotter: "overlayfs",
 		Required:    []string{carried.PauseImageTar},
@@ -81,6 +81,7 @@ func (d dirs) importImages(ctx context.Context, log *logrus.Entry) error {
 		StateFile:   images.StateFile(d.Data),
 		Log:         log,
 	})
+	return err
 }
 
 // agentMain is a process that supervises containerd until it is killed. It
