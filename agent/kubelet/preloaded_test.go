@@ -59,7 +59,9 @@ func TestPreloadedImagesBelongToNobody(t *testing.T) {
 			}
 		}
 		m := manager(t, dir)
-		for _, name := range []string{"web:1", "docker.io/library/web:1", "docker.io/web", "registry.example.com/x:1"} {
+		for _, name := range []string{
+			"web:1", "docker.io/library/web:1", "docker.io/web", "registry.example.com/x:1",
+		} {
 			if pulls(m, name) {
 				t.Errorf("recorded %v: %s has to be pulled before anybody did", recorded, name)
 			}
@@ -87,8 +89,8 @@ func TestPreloadedImagesBelongToNobody(t *testing.T) {
 		if !pulls(m, "other.example.com/y:1") {
 			t.Errorf("recorded %v: what was pulled with a Secret is everybody's", recorded)
 		}
-		if files, err := filepath.Glob(filepath.Join(settings.RootDir(dir), "image_manager", "pulled", "*")); err != nil ||
-			len(files) != 1 {
+		files, err := filepath.Glob(filepath.Join(settings.RootDir(dir), "image_manager", "pulled", "*"))
+		if err != nil || len(files) != 1 {
 			t.Errorf("recorded %v: %v, %v", recorded, files, err)
 		}
 	}

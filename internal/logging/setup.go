@@ -130,7 +130,8 @@ func setupKlog(std *logrus.Logger, o Options, stopping *atomic.Bool) error {
 
 // Zap returns a zap logger for etcd that ends in logrus.
 func Zap(o Options) *zap.Logger {
-	return zap.New(&zapCore{entry: logrus.WithField("component", "etcd"), info: upstreamInfoLevel(o), made: time.Now()})
+	entry := logrus.WithField("component", "etcd")
+	return zap.New(&zapCore{entry: entry, info: upstreamInfoLevel(o), made: time.Now()})
 }
 
 // lineWriter logs each write of the standard logger at debug level: what it

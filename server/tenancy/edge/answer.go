@@ -71,8 +71,6 @@ type answer struct {
 	socket *socket
 	// seat is that of the request, nil for one that needs none.
 	seat *fairqueue.Seat
-	// over ends with the request; nil for never.
-	over context.Context
 	// proxied is set if a proxied server may answer, whose answer is not projected.
 	proxied *proxied.Request
 
@@ -96,6 +94,8 @@ type asked struct {
 	yaml wish
 	// indent says that JSON is to have line breaks.
 	indent bool
+	// over ends with it; nil for never.
+	over context.Context
 	// method is what it did: the answer to one that changed nothing can be refused.
 	method string
 }
@@ -284,10 +284,10 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.seat.Endless()
 	a.seat.Yield()
 	conn, buffered, err := h.Hijack()
-	if err == nil && a.over != nil {
+	if err == nil && a.asks.over != nil {
 		// Upstream looks at the request no more: when the tenant is cordoned or gone, only the end
 		// of the connection ends it.
-		context.AfterFunc(a.over, func() { _ = conn.Close() }) // it may be closed already
+		context.AfterFunc(a.asks.over, func() { _ = conn.Close() }) // it may be closed already
 	}
 	return conn, buffered, err
 }

@@ -237,7 +237,8 @@ func TestCordonCutsConnections(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil { // it is not to hang
 		t.Fatal(err)
 	}
-	const first = "POST " + pods + "/p/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+	const first = "POST " + pods + "/p/exec?command=sh HTTP/1.1\r\n" +
+		"Host: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
 	answered := "HTTP/1.1 101 Switching Protocols\r\n\r\n"
 	for _, send := range []string{first, "a line\n"} {
 		if _, err := io.WriteString(conn, send); err != nil {

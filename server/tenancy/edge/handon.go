@@ -47,8 +47,8 @@ func handOn(
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire, c)
-		a.asks = asked{zip: zip, yaml: yaml, indent: indent, method: req.Method}
-		a.body, a.socket, a.over = sent, s, req.Context()
+		a.asks = asked{zip: zip, yaml: yaml, indent: indent, over: req.Context(), method: req.Method}
+		a.body, a.socket = sent, s
 		a.proxied = proxied.From(req.Context())
 		a.seat = fairqueue.Of(req.Context())
 		if attempt < generateAttempts {
