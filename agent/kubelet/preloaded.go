@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/distribution/reference"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,7 @@ func RecordPreloaded(dataDir string, ids map[string]string) error {
 	if err := os.MkdirAll(settings.RootDir(dataDir), 0o750); err != nil {
 		return fmt.Errorf("making a directory for the kubelet: %w", err)
 	}
-	var log klog.Logger
+	var log klog.Logger // nobody's
 	records, err := pullmanager.NewFSPullRecordsAccessor(log, settings.RootDir(dataDir))
 	if err != nil {
 		return fmt.Errorf("opening the kubelet's records of images: %w", err)
@@ -38,6 +39,9 @@ func RecordPreloaded(dataDir string, ids map[string]string) error {
 }
 
 func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, name, id string) error {
+	// When the kubelet frees space it forgets the records of images that it does not think of removing,
+	// pinned ones and those in use, if they are older than that moment. This one never is.
+	never := metav1.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
 		return err
@@ -49,7 +53,7 @@ func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, n
 	if record.CredentialMapping == nil {
 		record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
 	}
-	changed := false
+	changed := !record.LastUpdatedTime.Equal(&never)
 	for _, repository := range spellings(named) {
 		if !record.CredentialMapping[repository].NodePodsAccessible {
 			record.CredentialMapping[repository] = kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}
@@ -59,7 +63,7 @@ func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, n
 	if !changed {
 		return nil
 	}
-	record.LastUpdatedTime = metav1.Now()
+	record.LastUpdatedTime = never
 	return records.WriteImagePulledRecord(log, record)
 }
 
