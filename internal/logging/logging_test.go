@@ -49,6 +49,7 @@ func TestOneFormat(t *testing.T) {
 	second := fmt.Errorf("failed to patch node CIDR: chatter: %s, requeuing", secondRange)
 	klog.ErrorS(second, "Error processing node work item")
 	klog.ErrorS(errors.New(secondRange), "a hook said")
+	klog.ErrorS(fmt.Errorf("chatter: read version: 1 %s 2", staleCache), "Unhandled Error")
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
 	Zap(Options{}).Info("etcd chatter")

@@ -190,6 +190,9 @@ func errorLevel(err error, msg string) logrus.Level {
 	if err != nil && isSecondRange(err.Error(), msg) {
 		return logrus.DebugLevel
 	}
+	if err != nil && msg == "Unhandled Error" && strings.Contains(err.Error(), staleCache) {
+		return logrus.DebugLevel
+	}
 	for _, h := range harmless {
 		if strings.HasPrefix(msg, h) {
 			return logrus.DebugLevel
@@ -232,6 +235,10 @@ var harmless = [...]string{
 	"Failed to list existing sets",
 	"Failed to list existing chains",
 }
+
+// staleCache is why a controller looks at an object again: its cache does not show yet what it wrote
+// itself a moment ago.
+const staleCache = "is not as new as written version:"
 
 // secondRange is why the API refuses a second range for a node. On a busy machine the controller
 // of ranges gives one before it sees in its cache that it gave one already; it then looks again.
