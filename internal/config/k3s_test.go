@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -30,15 +31,20 @@ func flagsOfK3s(t *testing.T) (names []string) {
 	return names
 }
 
-// TestEveryFlagOfK3sIsKnown: it is a flag here, is accepted, or is refused with what to use instead.
-func TestEveryFlagOfK3sIsKnown(t *testing.T) {
-	ours := map[string]bool{}
+// ownFlags are the names of all flags of a4s server and a4s agent.
+func ownFlags() map[string]bool {
+	own := map[string]bool{}
 	for _, table := range [][]Setting{ServerSettings(&Server{}), AgentSettings(&Agent{})} {
 		for i := range table {
-			ours[table[i].Name] = true
+			own[table[i].Name] = true
 		}
 	}
-	others := map[string]bool{}
+	return own
+}
+
+// TestEveryFlagOfK3sIsKnown: it is a flag here, is accepted, or is refused with what to use instead.
+func TestEveryFlagOfK3sIsKnown(t *testing.T) {
+	ours, others := ownFlags(), map[string]bool{}
 	for _, s := range settingsOfK3s() {
 		others[s.name] = true
 	}
@@ -134,6 +140,30 @@ func TestVariablesOfK3s(t *testing.T) {
 	}
 }
 
+// tableOfFlags is each flag of k3s, and what it is here.
+func tableOfFlags(ofK3sAll []string) string {
+	own := ownFlags()
+	var b strings.Builder
+	b.WriteString("| k3s | a4s |\n|---|---|\n")
+	for _, name := range slices.Sorted(slices.Values(ofK3sAll)) {
+		here, s := "same", ofK3s(name)
+		switch {
+		case own[name]:
+		case s == nil:
+			here = "unknown"
+		case s.accepted:
+			here = "accepted, not needed: " + s.instead
+		default:
+			here = "refused; use " + s.instead
+			if why, nothing := strings.CutPrefix(s.instead, "nothing: "); nothing {
+				here = "not here: " + why
+			}
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s |\n", name, here)
+	}
+	return b.String()
+}
+
 // TestFlagsOfK3sAreDocumented: docs/reference/from-k3s.md has a row for each.
 func TestFlagsOfK3sAreDocumented(t *testing.T) {
 	const path, begin, end = "../../docs/reference/from-k3s.md", "<!-- flags -->\n", "<!-- end of flags -->\n"
@@ -146,7 +176,7 @@ func TestFlagsOfK3sAreDocumented(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s lacks %q and %q", path, begin, end)
 	}
-	want := K3sFlags(flagsOfK3s(t))
+	want := tableOfFlags(flagsOfK3s(t))
 	if *update {
 		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)

@@ -47,9 +47,7 @@ func compactInstead(req *http.Request) (_ *http.Request, indent bool) {
 		return req, false
 	}
 	req = req.Clone(req.Context())
-	query := req.URL.Query()
-	query.Set("pretty", "0")
-	req.URL.RawQuery = query.Encode()
+	withoutIndent(req)
 	if accept := req.Header.Get("Accept"); strings.Contains(accept, "pretty") {
 		clauses := goautoneg.ParseAccept(accept)
 		for i := range clauses {
@@ -58,6 +56,13 @@ func compactInstead(req *http.Request) (_ *http.Request, indent bool) {
 		req.Header.Set("Accept", formatAccept(clauses))
 	}
 	return req, true
+}
+
+// withoutIndent changes the query to ask for no line breaks, which counts more than what the client is.
+func withoutIndent(req *http.Request) {
+	query := req.URL.Query()
+	query.Set("pretty", "0")
+	req.URL.RawQuery = query.Encode()
 }
 
 // indented is JSON with line breaks, as upstream writes it. JSON that would get too long by them,

@@ -49,10 +49,7 @@ func inJSONInstead(req *http.Request) (*http.Request, wish) {
 	if asJSON >= 0 && asJSON < asYAML {
 		return req, wish{}
 	}
-	// Nobody reads what curl is shown with spaces.
-	query := req.URL.Query()
-	query.Set("pretty", "0")
-	req.URL.RawQuery = query.Encode()
+	withoutIndent(req) // nobody reads what curl is shown with spaces
 	// Upstream gives no error as a table, nor as anything else, and looks for another clause.
 	errors := slices.ContainsFunc(clauses, func(c goautoneg.Accept) bool {
 		_, as := c.Params["as"]
