@@ -280,11 +280,22 @@ func (c *cluster) namespace(t *testing.T) string {
 		// Not waited for: the pods go while the next test runs.
 		_ = c.client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	hosts.Until(t, soon, "namespace "+name+" has its service account", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
+	c.takesPods(t, name)
 	return name
+}
+
+// takesPods waits until pods can be created in a namespace: a controller makes the service account
+// that they have, also in the namespaces that the API has from its begin.
+func (c *cluster) takesPods(t *testing.T, ns string) {
+	t.Helper()
+	ready := func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	}
+	if ready(t.Context()) == nil {
+		return
+	}
+	hosts.Until(t, soon, "namespace "+ns+" has its service account", ready)
 }
 
 // a4s runs a command of a4s on the node's host to its end.

@@ -90,6 +90,7 @@ func (c *cluster) createPod(t *testing.T, ns string, pod *corev1.Pod) *corev1.Po
 	if c.class != "" && pod.Spec.RuntimeClassName == nil {
 		pod.Spec.RuntimeClassName = &c.class
 	}
+	c.takesPods(t, ns)
 	made, err := c.client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

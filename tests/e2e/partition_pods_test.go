@@ -303,10 +303,7 @@ func (p *partitionPods) testTenants(t *testing.T) {
 		p.home.must(t, "tenant", "create", tenant, "--partition", partition)
 		c := *p.of[partition]
 		c.client = c.inSpace(t, tenant)
-		hosts.Until(t, soon, "the space has its service account", func(ctx context.Context) error {
-			_, err := c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-			return err
-		})
+		c.takesPods(t, "default")
 		// They may not name a node, but its labels.
 		pod := partPod("web", partition, "")
 		pod.Spec.Tolerations = nil

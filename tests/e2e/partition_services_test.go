@@ -96,10 +96,7 @@ func (s *partitionServices) system(t *testing.T, partition string) {
 
 func (s *partitionServices) account(t *testing.T, partition, ns string) {
 	t.Helper()
-	hosts.Until(t, soon, ns+" of "+partition+" has its service account", func(ctx context.Context) error {
-		_, err := s.of[partition].client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
+	s.of[partition].takesPods(t, ns)
 }
 
 // podOn is what the pod of a partition on a node is called, and calls itself.
