@@ -34,8 +34,8 @@ const (
 
 // QuotaNames says in a few words which names count something.
 const QuotaNames = "count/RESOURCE.GROUP (count/RESOURCE for the core group), pods, cpu, memory, ephemeral-storage, " +
-	"requests.cpu, requests.memory, requests.ephemeral-storage, limits.cpu, limits.memory, limits.ephemeral-storage, " +
-	"hugepages-SIZE, requests.DOMAIN/RESOURCE, services, services.nodeports, services.loadbalancers, " +
+	"requests.cpu, requests.memory, requests.ephemeral-storage, limits.cpu, limits.memory, " +
+	"limits.ephemeral-storage, hugepages-SIZE, requests.DOMAIN/RESOURCE, services, services.nodeports, services.loadbalancers, " +
 	"persistentvolumeclaims, requests.storage, CLASS.storageclass.storage.k8s.io/requests.storage, " +
 	"CLASS.storageclass.storage.k8s.io/persistentvolumeclaims, CLASS.deviceclass.resource.k8s.io/devices, " +
 	"configmaps, secrets, replicationcontrollers, resourcequotas"
@@ -110,16 +110,19 @@ func QuotaOf(name string) (Quota, error) {
 	}
 	if of, ok := strings.CutPrefix(name, requestsPrefix); ok && strings.Contains(of, "/") {
 		if class, ok := strings.CutPrefix(of, implicitDevice); ok {
-			return Quota{}, fmt.Errorf("say %s%s, which counts what pods request of the class, too", class, classDevices)
+			return Quota{}, fmt.Errorf("say %s%s, which counts what pods request of the class, too", class,
+				classDevices)
 		}
 		if problems := validation.IsQualifiedName(of); len(problems) > 0 || strings.Contains(of, "kubernetes.io/") {
 			return Quota{}, fmt.Errorf("must be requests. with a resource of nodes that has a domain, but not "+
-				"kubernetes.io, such as requests.example.com/gpu%s", strings.Join(append([]string{""}, problems...), ": "))
+				"kubernetes.io, such as requests.example.com/gpu%s",
+				strings.Join(append([]string{""}, problems...), ": "))
 		}
 		return core(pods, false, podsCount(name))
 	}
 	if len(validation.IsQualifiedName(name)) == 0 && strings.Contains(name, "/") {
-		return Quota{}, fmt.Errorf("nothing counts it; pods count by requests.%s, other names are %s", name, QuotaNames)
+		return Quota{}, fmt.Errorf("nothing counts it; pods count by requests.%s, other names are %s", name,
+			QuotaNames)
 	}
 	return Quota{}, fmt.Errorf("nothing counts it; names are %s", QuotaNames)
 }

@@ -54,7 +54,8 @@ func TestUsesByNames(t *testing.T) {
 		want     numbers
 	}{
 		"a pod": {schema.GroupResource{Resource: pods}, pod, []string{"requests.cpu", "limits.cpu", "pods",
-			"requests.example.com/gpu", "requests.ephemeral-storage", "count/pods", "requests.example.com/other", "memory"},
+			"requests.example.com/gpu", "requests.ephemeral-storage", "count/pods",
+			"requests.example.com/other", "memory"},
 			numbers{"requests.cpu": 250, "limits.cpu": 1000, "pods": 1, "requests.example.com/gpu": 2,
 				"requests.ephemeral-storage": 1 << 30, "count/pods": 1, "memory": 1}},
 		"one that has ended": {schema.GroupResource{Resource: pods}, ended, []string{"cpu", "pods", "count/pods"},
@@ -63,13 +64,16 @@ func TestUsesByNames(t *testing.T) {
 			numbers{"cpu": 250, "pods": 1}},
 		"beyond measure":  {schema.GroupResource{Resource: pods}, large, []string{"cpu"}, numbers{"cpu": most}},
 		"what is unnamed": {schema.GroupResource{Resource: pods}, pod, []string{"count/secrets", "secrets"}, nil},
-		"what is unread":  {schema.GroupResource{Resource: pods}, nil, []string{"count/pods", "cpu"}, numbers{"count/pods": 1}},
-		"a load balancer": {schema.GroupResource{Resource: "services"}, service, []string{"services", "services.nodeports",
+		"what is unread": {schema.GroupResource{Resource: pods}, nil, []string{"count/pods", "cpu"},
+			numbers{"count/pods": 1}},
+		"a load balancer": {schema.GroupResource{Resource: "services"}, service, []string{"services",
+			"services.nodeports",
 			"services.loadbalancers"}, numbers{"services": 1, "services.nodeports": 2, "services.loadbalancers": 1}},
 		"a claim": {schema.GroupResource{Resource: claims}, claim, []string{"requests.storage", claims,
 			"fast.storageclass.storage.k8s.io/requests.storage", "slow.storageclass.storage.k8s.io/requests.storage",
 			"fast.storageclass.storage.k8s.io/persistentvolumeclaims"},
-			numbers{"requests.storage": 3 << 30, claims: 1, "fast.storageclass.storage.k8s.io/requests.storage": 3 << 30,
+			numbers{"requests.storage": 3 << 30, claims: 1,
+				"fast.storageclass.storage.k8s.io/requests.storage":       3 << 30,
 				"fast.storageclass.storage.k8s.io/persistentvolumeclaims": 1}},
 		"devices": {schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}, devices,
 			[]string{"gpu.deviceclass.resource.k8s.io/devices", "count/resourceclaims.resource.k8s.io"},
@@ -139,7 +143,8 @@ func TestQuotaIsExact(t *testing.T) {
 	if n := made.Load(); n != 5 {
 		t.Errorf("%d of 300m were made, the limit is 1500m", n)
 	}
-	if lack, n, err := l.reserveQuota("t", numbers{"cpu": 1}, limits, always); err == nil || lack != "cpu" || n != 1500 {
+	lack, n, err := l.reserveQuota("t", numbers{"cpu": 1}, limits, always)
+	if err == nil || lack != "cpu" || n != 1500 {
 		t.Errorf("%s, %d, %v", lack, n, err)
 	}
 	if _, _, err := l.reserveQuota("t", numbers{}, limits, func() bool { return false }); err != errRecounted {
@@ -178,7 +183,8 @@ func TestCountingAnewIsTheSame(t *testing.T) {
 			anew.setQuota("t", fmt.Sprintf("k%d", i), i, uses(i))
 		}
 	}
-	if got, want := anew.usedQuota("t"), running.usedQuota("t"); !maps.Equal(got, want) || want["cpu"] != 50*49/2+1000-3-4 {
+	got, want := anew.usedQuota("t"), running.usedQuota("t")
+	if !maps.Equal(got, want) || want["cpu"] != 50*49/2+1000-3-4 {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if anew.used("t") != running.used("t") {

@@ -21,7 +21,7 @@ func TestQuotasCountWhatThereIs(t *testing.T) {
 		"services.nodeports":                           "",
 		"count/jobs":                                   "but count/jobs.batch",
 		"count/jobs.btach":                             "but count/jobs.batch",
-		"count/jbos.batch":                             "in its group there are count/cronjobs.batch, count/jobs.batch",
+		"count/jbos.batch":                             "its group there are count/cronjobs.batch, count/jobs.batch",
 		"count/widgets.example":                        `no group "example"`,
 		"count/nodes":                                  "nodes are system-only",
 		"count/daemonsets.apps":                        "system-only",
@@ -30,7 +30,7 @@ func TestQuotasCountWhatThereIs(t *testing.T) {
 		"count/events.events.k8s.io":                   "do not count",
 		"count/pods.metrics.k8s.io":                    "do not count",
 	} {
-		errs := ValidateQuota(map[string]resource.Quantity{name: resource.MustParse("1")}, field.NewPath("quota"))
+		errs := ValidateQuota(map[string]resource.Quantity{name: resource.MustParse("1")}, field.NewPath("x"))
 		switch {
 		case want == "" && len(errs) > 0:
 			t.Errorf("%s: %v", name, errs)
