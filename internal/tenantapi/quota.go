@@ -35,8 +35,9 @@ const (
 // QuotaNames says in a few words which names count something.
 const QuotaNames = "count/RESOURCE.GROUP (count/RESOURCE for the core group), pods, cpu, memory, ephemeral-storage, " +
 	"requests.cpu, requests.memory, requests.ephemeral-storage, limits.cpu, limits.memory, " +
-	"limits.ephemeral-storage, hugepages-SIZE, requests.DOMAIN/RESOURCE, services, services.nodeports, services.loadbalancers, " +
-	"persistentvolumeclaims, requests.storage, CLASS.storageclass.storage.k8s.io/requests.storage, " +
+	"limits.ephemeral-storage, hugepages-SIZE, requests.DOMAIN/RESOURCE, services, services.nodeports, " +
+	"services.loadbalancers, persistentvolumeclaims, requests.storage, " +
+	"CLASS.storageclass.storage.k8s.io/requests.storage, " +
 	"CLASS.storageclass.storage.k8s.io/persistentvolumeclaims, CLASS.deviceclass.resource.k8s.io/devices, " +
 	"configmaps, secrets, replicationcontrollers, resourcequotas"
 
