@@ -61,7 +61,7 @@ func TestQuotasByName(t *testing.T) {
 	// Names that change are counted from then on, and what was there with them.
 	want := p.quotas(t, "a")
 	p.bounded(t, "a", `{"quota":{"count/services":"2","limits.memory":"1Gi"}}`)
-	service := nodePorts("web3", 0)
+	service := nodePortService("web3", 0)
 	_, err := a.client.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{})
 	refused(t, "a service more", err, "quota.count/services, requested: 1, used: 2, limited: 2")
 	p.bounded(t, "a", quotasOfA)
@@ -138,8 +138,8 @@ func makeJob(ctx context.Context, s *space, namespace, name string) error {
 	return err
 }
 
-// atOnce makes twelve things and returns how many there are then.
-func atOnce(t *testing.T, create func(i int) error) int64 {
+// madeAtOnce makes twelve things and returns how many there are then.
+func madeAtOnce(t *testing.T, create func(i int) error) int64 {
 	t.Helper()
 	var made atomic.Int64
 	var group sync.WaitGroup
@@ -159,7 +159,7 @@ func atOnce(t *testing.T, create func(i int) error) int64 {
 // testQuotaOfObjects: of Jobs there is one already, and three are the limit.
 func testQuotaOfObjects(t *testing.T, p *plane, a, b *space) {
 	ctx := t.Context()
-	if n := atOnce(t, func(i int) error {
+	if n := madeAtOnce(t, func(i int) error {
 		return makeJob(ctx, a, []string{"default", "more"}[i%2], fmt.Sprintf("j%d", i))
 	}); n != 2 {
 		t.Errorf("%d jobs were made, there was room for 2", n)
@@ -187,7 +187,7 @@ func testQuotaOfObjects(t *testing.T, p *plane, a, b *space) {
 	refused(t, "a job after that", makeJob(ctx, a, "more", "late"), "used: 3, limited: 3")
 
 	foos := a.define(t, definition("example.com"))
-	if n := atOnce(t, func(i int) error {
+	if n := madeAtOnce(t, func(i int) error {
 		_, err := a.in(foos, []string{"default", "more"}[i%2]).Create(ctx, foo(foos, fmt.Sprintf("f%d", i), nil),
 			metav1.CreateOptions{})
 		return err
@@ -196,7 +196,7 @@ func testQuotaOfObjects(t *testing.T, p *plane, a, b *space) {
 	}
 }
 
-func nodePorts(name string, ports ...int32) *corev1.Service {
+func nodePortService(name string, ports ...int32) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeNodePort}}
 	for i := range ports {
@@ -209,7 +209,7 @@ func nodePorts(name string, ports ...int32) *corev1.Service {
 func testQuotaOfServices(t *testing.T, a *space) {
 	ctx := t.Context()
 	services := a.client.CoreV1().Services("default")
-	if _, err := services.Create(ctx, nodePorts("web", 0), metav1.CreateOptions{}); err != nil {
+	if _, err := services.Create(ctx, nodePortService("web", 0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	grow := func(to int) error {
@@ -217,7 +217,7 @@ func testQuotaOfServices(t *testing.T, a *space) {
 		if err != nil {
 			return err
 		}
-		ports := nodePorts("web", make([]int32, to)...).Spec.Ports
+		ports := nodePortService("web", make([]int32, to)...).Spec.Ports
 		ports[0].NodePort = now.Spec.Ports[0].NodePort
 		now.Spec.Ports = ports
 		_, err = services.Update(ctx, now, metav1.UpdateOptions{})
@@ -227,7 +227,7 @@ func testQuotaOfServices(t *testing.T, a *space) {
 	if err := grow(2); err != nil {
 		t.Errorf("one port more: %v", err)
 	}
-	plain := nodePorts("plain", 0)
+	plain := nodePortService("plain", 0)
 	plain.Spec.Type = corev1.ServiceTypeClusterIP
 	if _, err := services.Create(ctx, plain, metav1.CreateOptions{}); err != nil {
 		t.Errorf("a service without node ports: %v", err)
@@ -235,7 +235,7 @@ func testQuotaOfServices(t *testing.T, a *space) {
 	_, err := services.Patch(ctx, "plain", types.MergePatchType, []byte(`{"spec":{"type":"NodePort"}}`),
 		metav1.PatchOptions{})
 	refused(t, "another type", err, "quota.services.nodeports, requested: 1, used: 2, limited: 2")
-	balancer := nodePorts("balancer", 0)
+	balancer := nodePortService("balancer", 0)
 	balancer.Spec.Type, balancer.Spec.AllocateLoadBalancerNodePorts = corev1.ServiceTypeLoadBalancer, new(bool)
 	_, err = a.client.CoreV1().Services("more").Create(ctx, balancer, metav1.CreateOptions{})
 	refused(t, "a load balancer", err, "quota.services.loadbalancers, requested: 1, used: 0, limited: 0")
