@@ -74,6 +74,7 @@ func TestQuotasByName(t *testing.T) {
 	}
 	p = up()
 	a = p.as(t, "a", p.user(t, "admin", []string{"tenant:a"}, nil))
+	planes.AwaitAccount(t, a.config, "more") // its roles are known
 	refused(t, "a job after a restart", makeJob(ctx, a, "more", "late"), "used: 3, limited: 3")
 	if got := p.quotas(t, "a"); !maps.Equal(got, want) {
 		t.Errorf("after a restart: %v, want %v", got, want)
