@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
 	quotacore "k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
 	"k8s.io/utils/clock"
 
@@ -181,8 +182,7 @@ func (w *write) reserveQuota(
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return apierrors.NewServiceUnavailable("what the tenant uses of its spec.limits." +
-				tenantapi.LimitQuota + " is still being counted: try again later")
+			return notCounted()
 		}
 		w.extra.quota = c.uses(w.resource, obj)
 		if w.extra.quota == nil || !was.exists && w.belongsToSpace(w.name) {
@@ -202,16 +202,53 @@ func (w *write) reserveQuota(
 		case errors.Is(err, errRecounted):
 			continue
 		case err != nil:
-			return w.exceededQuota(lack, need[lack], used, limits[lack])
+			return exceededQuota(w.resource, w.name, lack, need[lack], used, limits[lack])
 		}
 		w.named.quota = need
 		return nil
 	}
 }
 
-func (w *write) exceededQuota(name string, need, used int64, limit resource.Quantity) error {
+// quotaOfService refuses a Service that the storage would refuse afterwards: upstream does not
+// give back the ports of a change that fails there.
+func (l *Limits) quotaOfService(ctx context.Context, t *tenantapi.Tenant, service, old *core.Service) error {
+	limits := l.limitsOf(t).Quota
+	if t == nil || len(limits) == 0 {
+		return nil
+	}
+	c, err := l.awaitQuota(ctx, t.Name, limits, loadTimeout)
+	if err != nil {
+		return notCounted()
+	}
+	services := schema.GroupResource{Resource: "services"}
+	uses := c.uses(services, service)
+	if uses == nil {
+		return nil
+	}
+	need := maps.Clone(uses.uses)
+	if old != nil {
+		if had := c.uses(services, old); had != nil {
+			need.add(had.uses, -1)
+		}
+	}
+	used := l.accounting.usedQuota(t.Name)
+	for _, name := range slices.Sorted(maps.Keys(need)) {
+		limit, bounded := limits[name]
+		if n := need[name]; bounded && n > 0 && n > quotaNumber(name, limit)-used[name] {
+			return exceededQuota(services, service.Name, name, n, used[name], limit)
+		}
+	}
+	return nil
+}
+
+func notCounted() error {
+	return apierrors.NewServiceUnavailable("what the tenant uses of its spec.limits." + tenantapi.LimitQuota +
+		" is still being counted: try again later")
+}
+
+func exceededQuota(of schema.GroupResource, object, name string, need, used int64, limit resource.Quantity) error {
 	text := func(n int64) string { q := quotaQuantity(name, n, limit.Format); return q.String() }
-	return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s, requested: "+
+	return apierrors.NewForbidden(of, object, fmt.Errorf("exceeded limit of the tenant: %s, requested: "+
 		"%s, used: %s, limited: %s; an administrator of the cluster can raise spec.limits.%s of the Tenant",
 		tenantapi.LimitOfQuota(name), text(need), text(used), limit.String(), tenantapi.LimitQuota))
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -247,5 +248,32 @@ func TestQuotaInTheStatus(t *testing.T) {
 	l.Forget("t")
 	if l.quotas.of("t") != nil {
 		t.Error("something is counted for a tenant that is gone")
+	}
+}
+
+// TestQuotaOfNodePortsBeforeTheyAreTaken: what the storage would refuse takes no ports.
+func TestQuotaOfNodePortsBeforeTheyAreTaken(t *testing.T) {
+	tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t"}, Spec: tenantapi.TenantSpec{
+		Limits: &tenantapi.TenantLimits{Quota: quotaOf("services.nodeports", "2")}}}
+	l := New(Options{Tenants: &oneTenant{tenant}})
+	c, _ := l.quotas.want("t", tenant.Spec.Limits.Quota)
+	close(c.done)
+	ask := NodePorts(l)
+	service := func(ports int) *core.Service {
+		return &core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeNodePort,
+			Ports: make([]core.ServicePort, ports)}}
+	}
+	if err := ask(t.Context(), "t", service(2), nil); err != nil {
+		t.Errorf("two ports of two: %v", err)
+	}
+	l.accounting.put("t", "k", 1, 1, isObject, charge{quota: &quotaUse{numbers{"services.nodeports": 1}}})
+	if err := ask(t.Context(), "t", service(2), service(1)); err != nil {
+		t.Errorf("one port more: %v", err)
+	}
+	if err := ask(t.Context(), "t", service(3), service(1)); !apierrors.IsForbidden(err) {
+		t.Errorf("two ports more: %v", err)
+	}
+	if err := ask(t.Context(), "t", service(2), nil); !apierrors.IsForbidden(err) {
+		t.Errorf("two ports of another service: %v", err)
 	}
 }
