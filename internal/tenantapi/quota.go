@@ -44,6 +44,8 @@ const QuotaNames = "count/RESOURCE.GROUP (count/RESOURCE for the core group), po
 // LimitOfQuota is the name of the limit that bounds what a ResourceQuota calls name.
 func LimitOfQuota(name string) string { return LimitQuota + "." + name }
 
+// +k8s:deepcopy-gen=false
+
 // Quota is what a name of a ResourceQuota counts.
 type Quota struct {
 	// Resource is that whose objects count.

@@ -45,7 +45,7 @@ func (a *asking) take(ctx context.Context, tenant string, service, old *core.Ser
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, service.Name,
 			tooMuch(nodePorts, "", n, used, limit))
 	}
-	if err := l.quotaOfService(ctx, t, service, old); err != nil {
+	if err := quotaOfService(ctx, l, t, service, old); err != nil {
 		return err
 	}
 	a.mu.Lock()

@@ -211,7 +211,7 @@ func (w *write) reserveQuota(
 
 // quotaOfService refuses a Service that the storage would refuse afterwards: upstream does not
 // give back the ports of a change that fails there.
-func (l *Limits) quotaOfService(ctx context.Context, t *tenantapi.Tenant, service, old *core.Service) error {
+func quotaOfService(ctx context.Context, l *Limits, t *tenantapi.Tenant, service, old *core.Service) error {
 	limits := l.limitsOf(t).Quota
 	if t == nil || len(limits) == 0 {
 		return nil

@@ -28,7 +28,7 @@ func (l *Limits) recount(tenant string, c *counting) {
 	ctx, cancel := context.WithTimeout(context.Background(), recountTimeout)
 	defer cancel()
 	l.accounting.dropQuota(tenant)
-	if c.err = l.readQuota(ctx, tenant, c); c.err != nil {
+	if c.err = readQuota(ctx, l, tenant, c); c.err != nil {
 		l.quotas.tenants.CompareAndDelete(tenant, c) // who asks next begins anew
 		if l.log != nil {
 			l.log.WithError(c.err).WithField("tenant", tenant).Debug("What quotas of a tenant name was not counted")
@@ -38,7 +38,7 @@ func (l *Limits) recount(tenant string, c *counting) {
 }
 
 // readQuota reads the keys of the resources that count, and values where they say something.
-func (l *Limits) readQuota(ctx context.Context, tenant string, c *counting) error {
+func readQuota(ctx context.Context, l *Limits, tenant string, c *counting) error {
 	for r := range c.resources {
 		client, root, prefixes, err := l.keys.placesOf(r)
 		if err != nil {
