@@ -46,6 +46,11 @@ func Counts(limit string) string {
 	if strings.HasPrefix(limit, LimitOfDevices("")) {
 		return "devices of this class that claims of the space can be given"
 	}
+	if name, ok := strings.CutPrefix(limit, LimitOfQuota("")); ok {
+		if q, err := QuotaOf(name); err == nil {
+			return q.Counts
+		}
+	}
 	return map[string]string{
 		LimitNamespaces:       "namespaces of the space",
 		LimitObjects:          "objects of all kinds but events and leases",
@@ -74,7 +79,7 @@ type limitField struct {
 	quantity **resource.Quantity
 }
 
-// fields are all fields but Devices, in their order.
+// fields are all fields but the maps, in their order.
 func (in *TenantLimits) fields() []limitField {
 	return []limitField{
 		{name: LimitNamespaces, count: &in.Namespaces},
@@ -156,10 +161,13 @@ func ParseLimits(settings []string) (*TenantLimits, error) {
 			return nil, fmt.Errorf("%q is not NAME=VALUE", s)
 		}
 		found, err := l.parseDevices(name, value)
+		if !found {
+			found, err = l.parseQuota(name, value)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("the limit %s: %w", name, err)
 		}
-		names := []string{LimitOfDevices("CLASS")}
+		names := []string{LimitOfDevices("CLASS"), LimitOfQuota("NAME")}
 		for _, f := range l.fields() {
 			names = append(names, f.name)
 			if f.name != name {
@@ -199,6 +207,7 @@ func (in *TenantLimits) Over(base *TenantLimits) *TenantLimits {
 		}
 	}
 	out.Devices = devicesOver(in.Devices, base.Devices)
+	out.Quota = quotaOver(in.Quota, base.Quota)
 	return &out
 }
 
@@ -231,5 +240,6 @@ func (in *TenantLimits) Validate(path *field.Path) field.ErrorList {
 	if n := in.Share; n != nil && (*n == 0 || *n > mostShare) {
 		errs = append(errs, field.Invalid(path.Child(LimitShare), *n, fmt.Sprintf("must be 1 to %d", mostShare)))
 	}
-	return append(errs, validateDevices(in.Devices, path.Child(LimitDevices))...)
+	errs = append(errs, validateDevices(in.Devices, path.Child(LimitDevices))...)
+	return append(errs, validateQuota(in.Quota, path.Child(LimitQuota))...)
 }

@@ -168,6 +168,9 @@ type TenantLimits struct {
 	// Devices is the number of devices that claims ask for, by their DeviceClass.
 	// Those of a class that is not there are not bounded.
 	Devices map[string]int64 `json:"devices,omitempty" protobuf:"bytes,20,rep,name=devices"`
+	// Quota bounds, over the whole space, what a ResourceQuota bounds in a namespace, by the
+	// names that it has there: count/jobs.batch, requests.example.com/gpu and so on.
+	Quota map[string]resource.Quantity `json:"quota,omitempty" protobuf:"bytes,36,rep,name=quota"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

@@ -6,6 +6,7 @@
 package tenantapi
 
 import (
+	resource "k8s.io/apimachinery/pkg/api/resource"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -153,6 +154,13 @@ func (in *TenantLimits) DeepCopyInto(out *TenantLimits) {
 		*out = make(map[string]int64, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
+		}
+	}
+	if in.Quota != nil {
+		in, out := &in.Quota, &out.Quota
+		*out = make(map[string]resource.Quantity, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
 		}
 	}
 	return

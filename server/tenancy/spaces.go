@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -140,6 +141,9 @@ func New(o Options) (*Spaces, error) {
 	defaults, err := tenantapi.ParseLimits(o.DefaultLimits)
 	if err != nil {
 		return nil, fmt.Errorf("reading the default limits of tenants: %w", err)
+	}
+	if errs := registry.ValidateQuota(defaults.Quota, field.NewPath(tenantapi.LimitQuota)); len(errs) > 0 {
+		return nil, fmt.Errorf("reading the default limits of tenants: %w", errs.ToAggregate())
 	}
 	bounds := limits.Options{Tenants: tenants, Defaults: defaults, Fill: o.Fill, Log: o.Log}
 	if o.Load != nil {

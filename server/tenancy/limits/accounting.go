@@ -42,7 +42,8 @@ type charge struct {
 	loadBalancers, pods, cpu, memory, volumes int64
 	services, nodePorts, balancerPorts        int64
 
-	claim *claim // of devices, nil for anything else
+	claim *claim    // of devices, nil for anything else
+	quota *quotaUse // nil for what no quota of the tenant names
 }
 
 // class is what a key says about the costs of what it holds.
@@ -95,7 +96,7 @@ type account struct {
 	used     amounts
 	reserved amounts // for writes that are under way
 
-	devices, reservedDevices devices
+	devices, quota tally
 }
 
 // entry is one key.
@@ -123,6 +124,7 @@ func (a *account) take(id uint64, e entry, times int64) {
 	sum := e.class.amounts(int64(e.size), a.charges[id])
 	a.used.add(&sum, times)
 	a.takeDevices(a.charges[id].claim, times)
+	a.takeQuota(a.charges[id].quota, times)
 }
 
 // id is by what an account knows a key.
@@ -180,7 +182,8 @@ func (a *account) drop(id uint64, e entry) {
 }
 
 func (l *accounting) forgetEmpty(tenant string, a *account) {
-	if len(a.entries) == 0 && a.reserved == (amounts{}) && len(a.reservedDevices) == 0 {
+	if len(a.entries) == 0 && a.reserved == (amounts{}) && len(a.devices.reserved) == 0 &&
+		len(a.quota.reserved) == 0 {
 		delete(l.accounts, tenant)
 	}
 }
@@ -242,24 +245,25 @@ func (l *accounting) reserve(tenant string, need, limits *amounts) (lack dimensi
 	return 0, 0, true
 }
 
-func (l *accounting) release(tenant string, need *amounts) {
+func (l *accounting) release(tenant string, need *amounts, named reservation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
 	a.reserved.add(need, -1)
+	named.release(a)
 	l.forgetEmpty(tenant, a)
 }
 
-// settle is put and release in one: nobody sees the one without the other. claimed
-// are the devices that were reserved.
+// settle is put and release in one: nobody sees the one without the other. named
+// is what was reserved by names.
 func (l *accounting) settle(
-	tenant string, need *amounts, key string, revision, size int64, c class, extra charge, claimed devices,
+	tenant string, need *amounts, key string, revision, size int64, c class, extra charge, named reservation,
 ) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
 	a.reserved.add(need, -1)
-	a.reservedDevices.add(claimed, -1)
+	named.release(a)
 	if e, known := a.entries[maphash.String(l.seed, key)]; !known || e.revision < revision { // the watch knows better
 		l.set(tenant, key, revision, size, c, extra)
 	}

@@ -65,15 +65,18 @@ func ended(p *core.Pod) bool {
 
 // amount is that of a resource, cpu in thousandths.
 func amount(of core.ResourceName, list core.ResourceList) int64 {
-	q, ok := list[of]
-	if !ok || q.Sign() <= 0 {
+	return counted(list[of], of == core.ResourceCPU)
+}
+
+// counted is a quantity as a number, in thousandths or rounded up.
+func counted(q resource.Quantity, milli bool) int64 {
+	switch {
+	case q.Sign() <= 0:
 		return 0
-	}
-	if q.Cmp(*resource.NewQuantity(most/1000, resource.DecimalSI)) > 0 && of == core.ResourceCPU ||
-		q.Cmp(*resource.NewQuantity(most, resource.DecimalSI)) > 0 {
+	case q.Cmp(*resource.NewQuantity(most, resource.DecimalSI)) > 0,
+		milli && q.Cmp(*resource.NewQuantity(most/1000, resource.DecimalSI)) > 0:
 		return most
-	}
-	if of == core.ResourceCPU {
+	case milli:
 		return q.MilliValue()
 	}
 	return q.Value()

@@ -25,20 +25,9 @@ import (
 // Claims can ask for classes that do not exist.
 const namedClasses = 16
 
-// devices is a number of devices of each class.
-type devices map[string]int64
-
-func (d devices) add(of devices, times int64) {
-	for class, n := range of {
-		if d[class] += times * n; d[class] == 0 {
-			delete(d, class)
-		}
-	}
-}
-
 // claim is what a claim of devices costs: as many as it can be given at most.
 type claim struct {
-	devices devices
+	devices numbers
 	// all are the classes of which it wants as many as there are.
 	all []string
 }
@@ -55,7 +44,7 @@ func claimOf(c *resourceapi.ResourceClaim) *claim {
 	if err != nil {
 		return nil // it knows this type
 	}
-	out := &claim{devices: devices{}}
+	out := &claim{devices: numbers{}}
 	for name, n := range usage {
 		if class, ok := strings.CutSuffix(string(name), corev1.ResourceClaimsPerClass); ok && n.Sign() > 0 {
 			out.devices[class] = min(n.Value(), most)
@@ -108,52 +97,34 @@ func (w *write) reserveDevices(t *tenantapi.Tenant, was before) error {
 			"%d, used: %d, limited: %d; an administrator of the cluster can raise spec.limits.%s of the Tenant", name,
 			need[class], used, limits[class], tenantapi.LimitDevices))
 	}
-	w.devices = need
+	w.named.devices = need
 	return nil
 }
 
 // reserveDevices is reserve for devices; it says of which class there are too few.
-func (l *accounting) reserveDevices(tenant string, need devices, limits map[string]int64) (
+func (l *accounting) reserveDevices(tenant string, need numbers, limits map[string]int64) (
 	lack string, used int64, ok bool,
 ) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
-	for class, n := range need {
-		limit, bounded := limits[class]
-		if used := a.devices[class] + a.reservedDevices[class]; bounded && n > limit-used {
-			l.forgetEmpty(tenant, a)
-			return class, used, false
-		}
-	}
-	if a.reservedDevices == nil {
-		a.reservedDevices = devices{}
-	}
-	a.reservedDevices.add(need, 1)
-	return "", 0, true
-}
-
-func (l *accounting) releaseDevices(tenant string, need devices) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.of(tenant)
-	a.reservedDevices.add(need, -1)
+	lack, used, ok = a.devices.reserve(need, func(class string) (int64, bool) {
+		most, bounded := limits[class]
+		return most, bounded
+	})
 	l.forgetEmpty(tenant, a)
+	return lack, used, ok
 }
 
 // takeDevices counts those of a claim.
 func (a *account) takeDevices(c *claim, times int64) {
-	if c == nil {
-		return
+	if c != nil {
+		a.devices.take(c.devices, times)
 	}
-	if a.devices == nil {
-		a.devices = devices{}
-	}
-	a.devices.add(c.devices, times)
 }
 
 // heldDevices is what is known of a key.
-func (l *accounting) heldDevices(tenant, key string) devices {
+func (l *accounting) heldDevices(tenant, key string) numbers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
@@ -165,11 +136,11 @@ func (l *accounting) heldDevices(tenant, key string) devices {
 }
 
 // usedDevices is what a tenant uses.
-func (l *accounting) usedDevices(tenant string) devices {
+func (l *accounting) usedDevices(tenant string) numbers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
-		return maps.Clone(a.devices)
+		return maps.Clone(a.devices.used)
 	}
 	return nil
 }

@@ -31,19 +31,19 @@ func TestClaimsCountTheirWorstCase(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		requests []resourceapi.DeviceRequest
-		devices  devices
+		devices  numbers
 		all      []string
 	}{
 		"nothing": {nil, nil, nil},
 		"two requests": {[]resourceapi.DeviceRequest{exactly("gpu", exact, 2), exactly("gpu", exact, 1)},
-			devices{"gpu": 3}, nil},
+			numbers{"gpu": 3}, nil},
 		"two classes": {[]resourceapi.DeviceRequest{exactly("gpu", exact, 2), exactly("nic", exact, 1)},
-			devices{"gpu": 2, "nic": 1}, nil},
+			numbers{"gpu": 2, "nic": 1}, nil},
 		"the first that there is": {[]resourceapi.DeviceRequest{first(sub("gpu", exact, 1), sub("gpu", exact, 4),
-			sub("nic", exact, 2)), exactly("gpu", exact, 1)}, devices{"gpu": 5, "nic": 2}, nil},
+			sub("nic", exact, 2)), exactly("gpu", exact, 1)}, numbers{"gpu": 5, "nic": 2}, nil},
 		"all": {[]resourceapi.DeviceRequest{exactly("gpu", all, 0), first(sub("nic", exact, 1), sub("nic", all, 0))},
-			devices{"gpu": 32, "nic": 32}, []string{"gpu", "nic"}},
-		"what nobody knows yet": {[]resourceapi.DeviceRequest{exactly("gpu", "Most", 1)}, devices{}, []string{"gpu"}},
+			numbers{"gpu": 32, "nic": 32}, []string{"gpu", "nic"}},
+		"what nobody knows yet": {[]resourceapi.DeviceRequest{exactly("gpu", "Most", 1)}, numbers{}, []string{"gpu"}},
 	} {
 		claim := &resourceapi.ResourceClaim{}
 		claim.Spec.Devices.Requests = c.requests
@@ -72,7 +72,7 @@ func TestClaimsCountTheirWorstCase(t *testing.T) {
 func TestDevicesAreExact(t *testing.T) {
 	l, limits, none, bounds := newAccounting(), map[string]int64{"gpu": 5}, amounts{}, unbounded()
 	var revision, made atomic.Int64
-	claimed := charge{claim: &claim{devices: devices{"gpu": 2, "nic": 7}}}
+	claimed := charge{claim: &claim{devices: numbers{"gpu": 2, "nic": 7}}}
 	create := func(name string, succeeds bool) bool {
 		if _, _, ok := l.reserveDevices("t", claimed.claim.devices, limits); !ok {
 			return false
@@ -81,8 +81,7 @@ func TestDevicesAreExact(t *testing.T) {
 			t.Error("no bound is exceeded")
 		}
 		if !succeeds {
-			l.release("t", &none)
-			l.releaseDevices("t", claimed.claim.devices)
+			l.release("t", &none, reservation{devices: claimed.claim.devices})
 			return true
 		}
 		made.Add(1)
@@ -90,7 +89,8 @@ func TestDevicesAreExact(t *testing.T) {
 		if r%2 == 0 {
 			l.put("t", name, r, 1, isObject, claimed)
 		}
-		l.settle("t", &none, name, r, 1, isObject, claimed, claimed.claim.devices)
+		l.settle("t", &none, name, r, 1, isObject, claimed,
+			reservation{devices: claimed.claim.devices})
 		l.put("t", name, r, 1, isObject, claimed)
 		return true
 	}
@@ -107,13 +107,13 @@ func TestDevicesAreExact(t *testing.T) {
 	if used := l.usedDevices("t"); used["gpu"] != 4 || used["nic"] != 14 {
 		t.Errorf("%v", used)
 	}
-	if class, used, ok := l.reserveDevices("t", devices{"gpu": 2}, limits); ok || class != "gpu" || used != 4 {
+	if class, used, ok := l.reserveDevices("t", numbers{"gpu": 2}, limits); ok || class != "gpu" || used != 4 {
 		t.Errorf("%s, %d, %v", class, used, ok)
 	}
-	if _, _, ok := l.reserveDevices("t", devices{"gpu": 1, "fpga": 100}, limits); !ok {
+	if _, _, ok := l.reserveDevices("t", numbers{"gpu": 1, "fpga": 100}, limits); !ok {
 		t.Error("the last device cannot be had")
 	}
-	l.releaseDevices("t", devices{"gpu": 1, "fpga": 100})
+	l.release("t", &none, reservation{devices: numbers{"gpu": 1, "fpga": 100}})
 	l.begin()
 	l.end(revision.Load())
 	if used := l.usedDevices("t"); len(used) > 0 || len(l.accounts) > 0 {
@@ -125,7 +125,7 @@ func TestDevicesAreExact(t *testing.T) {
 // makes up.
 func TestDevicesInTheStatus(t *testing.T) {
 	l := New(Options{Defaults: &tenantapi.TenantLimits{Devices: map[string]int64{"nic": 1}}})
-	made := charge{claim: &claim{devices: devices{"gpu": 2, "big": 9}}}
+	made := charge{claim: &claim{devices: numbers{"gpu": 2, "big": 9}}}
 	for i := range 100 {
 		made.claim.devices[fmt.Sprintf("x%d", i)] = 1
 	}

@@ -9,7 +9,9 @@
 //
 // What is used stands in a accounting (accounting.go), which follows the datastore
 // (follow.go) and is told by this server's writes, so that a limit is exact on
-// one server. What an object costs is in charges.go.
+// one server. What an object costs is in charges.go. Names of quotas are counted of
+// those tenants only that have such limits (quota.go): what there is already is read when
+// they are asked for at first (recount.go).
 //
 // It also says what keys the datastore has of a tenant (contents.go): whoever
 // empties a space asks it instead of every resource of the API.

@@ -71,12 +71,25 @@ func (l *Limits) follow(ctx context.Context) error {
 			case e.Type == clientv3.EventTypeDelete:
 				l.accounting.remove(tenant, key, e.Kv.ModRevision)
 			default:
-				l.accounting.put(tenant, key, e.Kv.ModRevision, sizeOf(key, len(e.Kv.Value)), s.class(),
-					s.charge(ctx, key, e.Kv.Value))
+				l.count(ctx, tenant, s, e.Kv)
 			}
 		}
 	}
 	return errors.New("the watch has ended")
+}
+
+// count counts what a key holds. What quotas name can change meanwhile: then it is done
+// once more, because the reading that the change began may have been here before.
+func (l *Limits) count(ctx context.Context, tenant string, s stored, kv *mvccpb.KeyValue) {
+	key := string(kv.Key)
+	for {
+		c := l.quotas.of(tenant)
+		l.accounting.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(),
+			s.charge(ctx, key, kv.Value, c))
+		if l.quotas.of(tenant) == c {
+			return
+		}
+	}
 }
 
 // readAll counts what there is, as of one revision. It passes over what is nobody's,
@@ -89,10 +102,8 @@ func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root stri
 	revision = now.Header.Revision
 	for _, r := range between(strings.TrimSuffix(root, "/"), l.keys.nobodys()) {
 		read := func(kv *mvccpb.KeyValue) {
-			key := string(kv.Key)
-			if s, tenant, ok := l.keys.owner(root, key); ok {
-				l.accounting.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(),
-					s.charge(ctx, key, kv.Value))
+			if s, tenant, ok := l.keys.owner(root, string(kv.Key)); ok {
+				l.count(ctx, tenant, s, kv)
 			}
 		}
 		err := stream(ctx, client, r, revision, read)
@@ -131,10 +142,11 @@ func stream(
 // pages reads a range page by page.
 func pages(
 	ctx context.Context, client *clientv3.Client, r keyRange, revision int64, read func(*mvccpb.KeyValue),
+	options ...clientv3.OpOption,
 ) error {
+	options = append(options, clientv3.WithRange(r.end), clientv3.WithRev(revision))
 	for limit, from := int64(4), r.from; ; {
-		page, err := client.Get(ctx, from, clientv3.WithRange(r.end), clientv3.WithLimit(limit),
-			clientv3.WithRev(revision))
+		page, err := client.Get(ctx, from, append(options[:len(options):len(options)], clientv3.WithLimit(limit))...)
 		if err != nil {
 			return err
 		}
@@ -228,14 +240,16 @@ func (s stored) class() class {
 	return c
 }
 
-// charge is what a stored value costs besides.
-func (s stored) charge(ctx context.Context, key string, value []byte) charge {
+// charge is what a stored value costs besides. c says what quotas of the tenant name.
+func (s stored) charge(ctx context.Context, key string, value []byte, c *counting) charge {
 	if s.decode == nil || !charged(s.resource) {
-		return charge{}
+		return charge{quota: c.uses(s.resource, nil)}
 	}
 	obj, err := s.decode(ctx, key, value)
 	if err != nil {
-		return charge{} // nobody can use it either
+		return charge{quota: c.uses(s.resource, nil)} // nobody can use it either
 	}
-	return chargeOf(obj)
+	out := chargeOf(obj)
+	out.quota = c.uses(s.resource, obj)
+	return out
 }

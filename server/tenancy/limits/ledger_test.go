@@ -26,7 +26,7 @@ func TestLedgerIsExact(t *testing.T) {
 			return false
 		}
 		if !succeeds {
-			l.release("t", &need)
+			l.release("t", &need, reservation{})
 			return true
 		}
 		made.Add(1)
@@ -35,7 +35,7 @@ func TestLedgerIsExact(t *testing.T) {
 		if r%2 == 0 {
 			watched()
 		}
-		l.settle("t", &need, name, r, 10, isObject, charge{}, nil)
+		l.settle("t", &need, name, r, 10, isObject, charge{}, reservation{})
 		if r%2 != 0 {
 			watched()
 		}

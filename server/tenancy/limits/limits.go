@@ -57,6 +57,7 @@ type Limits struct {
 	keys     keys
 	remover
 	accounting *accounting
+	quotas     quotas
 	users      sync.Map // tenant -> *usage
 	rates      rateLimits
 	filled     atomic.Pointer[filled]
@@ -80,6 +81,7 @@ func (l *Limits) Forget(tenant string) {
 		labels.forget(u.(*usage))
 	}
 	l.rates.tenants.Delete(tenant)
+	l.quotas.tenants.Delete(tenant)
 }
 
 // Request is what the edge knows about a request of a tenant's user.

@@ -45,6 +45,9 @@ func (a *asking) take(ctx context.Context, tenant string, service, old *core.Ser
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, service.Name,
 			tooMuch(nodePorts, "", n, used, limit))
 	}
+	if err := quotaOfService(ctx, l, t, service, old); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of := a.ports[tenant]

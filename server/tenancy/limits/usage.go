@@ -85,7 +85,8 @@ func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 		}
 		out = append(out, u)
 	}
-	return append(out, deviceUsage(l, t)...)
+	out = append(out, deviceUsage(l, t)...)
+	return append(out, quotaUsage(l, t)...)
 }
 
 // show has metrics say what tenants use, and may use.

@@ -44,11 +44,11 @@ type write struct {
 	tenant, name, key string
 	system            bool // it is the system that writes
 
-	held    bool // need is reserved, and devices are
-	need    amounts
-	devices devices
-	size    int64
-	extra   charge
+	held  bool // need is reserved, and what is named
+	need  amounts
+	named reservation
+	size  int64
+	extra charge
 }
 
 // write is nil for what is not a tenant's.
@@ -97,7 +97,8 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	}
 	limits := w.limits.bounds(t)
 	own := w.limits.limitsOf(t)
-	if limits == unbounded() && w.limits.fill == nil && own.EventsPerSecond == nil && len(own.Devices) == 0 {
+	if limits == unbounded() && w.limits.fill == nil && own.EventsPerSecond == nil && len(own.Devices) == 0 &&
+		len(own.Quota) == 0 {
 		return nil
 	}
 	if known, err := w.awaitCount(ctx); err != nil || !known {
@@ -126,6 +127,9 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	}
 	w.held = true
 	err = w.reserveDevices(t, was)
+	if err == nil {
+		err = w.reserveQuota(ctx, own.Quota, was, obj)
+	}
 	if err == nil {
 		err = w.slow(t, was, &limits)
 	}
@@ -205,9 +209,8 @@ func tooMuch(d dimension, part string, need, used, limit int64) error {
 
 func (w *write) release() {
 	if w.held {
-		w.limits.accounting.release(w.tenant, &w.need)
-		w.limits.accounting.releaseDevices(w.tenant, w.devices)
-		w.held, w.devices = false, nil
+		w.limits.accounting.release(w.tenant, &w.need, w.named)
+		w.held, w.named = false, reservation{}
 	}
 }
 
@@ -219,8 +222,8 @@ func (w *write) done(out runtime.Object, err error) {
 	if err == nil && out != nil {
 		if revision, err := w.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
 			w.limits.accounting.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra,
-				w.devices)
-			w.held, w.devices = false, nil
+				w.named)
+			w.held, w.named = false, reservation{}
 			return
 		}
 	}

@@ -82,6 +82,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			tenantapi.DefaultShare)),
 		tenantapi.LimitDevices: apimodels.Map("The number of devices that claims ask for, by their DeviceClass.",
 			apimodels.Number("")),
+		tenantapi.LimitQuota: apimodels.Map("What a ResourceQuota bounds in a namespace, over the whole space, by "+
+			"the names that it has there: "+tenantapi.QuotaNames+". At most 64.", m.Quantity("")),
 	})
 	m.Add(tenantapi.LimitUsage{}.OpenAPIModelName(), "LimitUsage is what a tenant uses of one limit.",
 		[]string{"name", "used"}, map[string]spec.Schema{

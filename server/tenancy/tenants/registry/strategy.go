@@ -142,7 +142,8 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 	if l == nil {
 		return errs
 	}
-	return append(errs, l.Validate(spec.Child("limits"))...)
+	path := spec.Child("limits")
+	return append(append(errs, l.Validate(path)...), ValidateQuota(l.Quota, path.Child(tenantapi.LimitQuota))...)
 }
 
 // statusStrategy lets the status subresource change the status alone.
