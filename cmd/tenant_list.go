@@ -1,10 +1,13 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 func listTenants(c *call) error {
@@ -13,11 +16,17 @@ func listTenants(c *call) error {
 	if !known {
 		return &problem.Input{Source: "--output", Value: format, Want: "table, wide, json, yaml or name"}
 	}
-	admin, _, err := newAdmin(c)
+	admin, _, inSpace, err := clusterFrom(cmp.Or(c.String("kubeconfig"), c.String(formerKubeconfig)))
 	if err != nil {
 		return err
 	}
 	list, err := admin.List(c.ctx)
+	if names := tenantadmin.Memberships(err); names != nil {
+		return listMemberships(c, format, names, write)
+	}
+	if inSpace != nil {
+		return inSpace
+	}
 	if err != nil {
 		return tenantError(c.ctx, admin, "", err)
 	}
@@ -27,5 +36,26 @@ func listTenants(c *call) error {
 	if hint := admin.Elsewhere(c.ctx, list); hint != "" {
 		_, err = fmt.Fprintln(c.errOut, hint)
 	}
+	return err
+}
+
+// listMemberships writes the tenants of which somebody is a member. Their names are all that they
+// can see of them.
+func listMemberships(
+	c *call, format string, names []string, write func(io.Writer, *tenantapi.TenantList) error,
+) error {
+	if format != "table" && format != "wide" {
+		list := &tenantapi.TenantList{Items: make([]tenantapi.Tenant, len(names))}
+		for i, name := range names {
+			list.Items[i].Name = name
+		}
+		return write(c.out, list)
+	}
+	fmt.Fprintln(c.out, "NAME")
+	for _, name := range names {
+		problem.Show(c.out, "%s\n", name)
+	}
+	_, err := fmt.Fprintln(c.errOut, "You are a member of these tenants. Choose one by \"a4s kubectl --tenant NAME\", "+
+		"or by /tenants/NAME behind the address of the server in your kubeconfig.")
 	return err
 }

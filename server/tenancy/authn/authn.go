@@ -189,8 +189,8 @@ func withAnswer(req *http.Request, m *remembered) *http.Request {
 }
 
 // Confine answers only for users of tenant, as a TokenReview inside their space
-// must. A member of several is one of its users there. Why another token is refused would tell about its owner, so no error
-// is passed on.
+// must. A member of several is one of its users there. Why another token is refused
+// would tell about its owner, so no error is passed on.
 func Confine(inner authenticator.Request, tenant string) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := inner.AuthenticateRequest(req.WithContext(withPath(req.Context(), tenant)))

@@ -44,11 +44,12 @@ func (a *admission) identified(ctx context.Context, u user.Info, members []strin
 	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
 		return nil
 	}
-	flow := tenantFlow(space.TenantOf(u))
+	tenant := space.TenantOf(u)
+	flow := tenantFlow(tenant)
 	if a.known && !a.said && (flow != a.flow || members != nil) {
 		a.q.flows.Add(a.by, flowOf{flow, members})
 	}
-	if flow == a.flow || space.TenantOf(u) == space.All {
+	if flow == a.flow || tenant == space.All {
 		return nil
 	}
 	a.flow = flow
