@@ -11,7 +11,9 @@
 //   - Service account: the tenant of its composite namespace.
 //   - Token file: the column after the groups.
 //   - Everything else (OIDC, structured authentication, webhook, front proxy):
-//     the extra attribute a4s.io/tenant, with exactly one value.
+//     the extra attribute a4s.io/tenant. Several values are the tenants of which
+//     somebody is a member, between which the path of the request chooses
+//     (members.go).
 //
 // Users that name no tenant are users of the system when they came with a
 // certificate of the cluster, are service accounts of the system space,
