@@ -22,9 +22,10 @@
 // explicitly, makes a user of the system.
 //
 // Invariants: a tenant's user has the extra attribute a4s.io/tenant with one
-// value, a user of the system has none; two claims that differ, or one that is
-// no tenant's name, fail the authentication; a user.Info that another package
-// may have cached is never changed.
+// value, a user of the system has none, and a member of several who has chosen none
+// has them all, which is known to the edge alone and refused; two claims that differ,
+// or one that is no tenant's name, fail the authentication; a user.Info that another
+// package may have cached is never changed.
 //
 // Everything in server may import it. It imports nothing of k8s.io/kubernetes;
 // what needs that is in the packages below it.

@@ -54,7 +54,7 @@ func (*double) bound(ctx context.Context, t *testing.T, p *plane, done <-chan st
 	for {
 		// One that is there is enough, and a webhook of a may refuse another.
 		_, _ = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "double-"},
+			ObjectMeta: metav1.ObjectMeta{Name: "double"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: doubleName}},
 		}, metav1.CreateOptions{})
@@ -68,7 +68,7 @@ func (*double) bound(ctx context.Context, t *testing.T, p *plane, done <-chan st
 
 // choose addresses a request to one of their spaces, to another one, or to none.
 func (g *attacker) choose(r *attack) {
-	if g.chance(50) {
+	if g.chance(30) {
 		r.instead(otherTeam)
 	}
 	at := pick(g, "/tenants/a", "/tenants/a", "/tenants/a", "/tenants/a", "/tenants/"+otherTeam, "/tenants/"+otherTeam,
@@ -89,12 +89,12 @@ func (d *double) send(ctx context.Context, g *attacker, r *attack) (int, []byte)
 	return code, answer
 }
 
-// check says whether enough was tried, and that nothing has changed in their other space.
+// check says whether enough was tried.
 func (d *double) check(t *testing.T, total int) {
 	t.Helper()
 	t.Logf("%d requests of a member of two tenants were answered in one, %d named none", d.answered.Load(),
 		d.short.Load())
-	if d.answered.Load() < int64(total)/500 || d.short.Load() < int64(total)/1000 {
+	if d.answered.Load() < int64(total)/1000 || d.short.Load() < int64(total)/1000 {
 		t.Errorf("too few: the test does not test them")
 	}
 }

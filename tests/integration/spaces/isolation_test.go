@@ -165,12 +165,10 @@ func isolation(t *testing.T, p *plane, of *provider, total int, hasAttacker bool
 				if g.chance(10) {
 					r.instead(asleep)
 				}
-				send := r.send
-				if g.chance(15) {
-					send = func(ctx context.Context, _ *http.Client) (int, []byte) { return member.send(ctx, g, r) }
-				}
-				code, answer := send(t.Context(), client)
-				if code < len(codes) {
+				code, answer := 0, []byte(nil)
+				if g.chance(10) {
+					code, answer = member.send(t.Context(), g, r)
+				} else if code, answer = r.send(t.Context(), client); code < len(codes) {
 					codes[code].Add(1)
 				}
 				if code == http.StatusOK && strings.Contains(r.url, "/"+isolationGroup+"/v") {
@@ -206,7 +204,7 @@ func isolation(t *testing.T, p *plane, of *provider, total int, hasAttacker bool
 	}
 	t.Logf("answers by code:%s", summary)
 	// A run that was refused at the door would prove nothing.
-	if codes[http.StatusOK].Load() < int64(total)/20 {
+	if codes[http.StatusOK].Load() < int64(total)*9/10/20 {
 		t.Errorf("too few requests were answered: the test does not test")
 	}
 	t.Logf("%d requests about custom resources were answered", customs.Load())
