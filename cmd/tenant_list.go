@@ -3,11 +3,9 @@ package cmd
 import (
 	"cmp"
 	"fmt"
-	"io"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 func listTenants(c *call) error {
@@ -22,7 +20,7 @@ func listTenants(c *call) error {
 	}
 	list, err := admin.List(c.ctx)
 	if names := tenantadmin.Memberships(err); names != nil {
-		return listMemberships(c, format, names, write)
+		return listMemberships(c, format, names)
 	}
 	if inSpace != nil {
 		return inSpace
@@ -39,23 +37,12 @@ func listTenants(c *call) error {
 	return err
 }
 
-// listMemberships writes the tenants of which somebody is a member. Their names are all that they
-// can see of them.
-func listMemberships(
-	c *call, format string, names []string, write func(io.Writer, *tenantapi.TenantList) error,
-) error {
-	if format != "table" && format != "wide" {
-		list := &tenantapi.TenantList{Items: make([]tenantapi.Tenant, len(names))}
-		for i, name := range names {
-			list.Items[i].Name = name
-		}
-		return write(c.out, list)
+// listMemberships writes the tenants of which somebody is a member.
+func listMemberships(c *call, format string, names []string) error {
+	if err := tenantadmin.WriteMemberships(c.out, format, names); err != nil || format != "table" && format != "wide" {
+		return err
 	}
-	fmt.Fprintln(c.out, "NAME")
-	for _, name := range names {
-		problem.Show(c.out, "%s\n", name)
-	}
-	_, err := fmt.Fprintln(c.errOut, "You are a member of these tenants. Choose one by \"a4s kubectl --tenant NAME\", "+
-		"or by /tenants/NAME behind the address of the server in your kubeconfig.")
+	_, err := fmt.Fprintln(c.errOut, "You are a member of these tenants. "+
+		"Choose one by \"a4s kubectl --tenant NAME\", or by /tenants/NAME behind the address of the server in your kubeconfig.")
 	return err
 }

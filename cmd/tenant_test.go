@@ -333,7 +333,8 @@ func TestTenantListOfAMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []string{"", "/tenants/beta", "/tenants/gamma/"} {
-		if err := os.WriteFile(f.kubeconfig, bytes.ReplaceAll(data, []byte(f.url), []byte(f.url+at)), 0o600); err != nil {
+		file := bytes.ReplaceAll(data, []byte(f.url), []byte(f.url+at))
+		if err := os.WriteFile(f.kubeconfig, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for format, want := range map[string]string{"table": "NAME\nalpha\nbeta\n", "wide": "NAME\nalpha\nbeta\n",

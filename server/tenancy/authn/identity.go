@@ -48,8 +48,8 @@ func (t *tenanted) identify(
 	ofAccount, _ := space.SplitUser(u.GetName())
 	if len(claims) > 1 {
 		if ofAccount != "" {
-			return nil, nil, fmt.Errorf("%w: the extra attribute %s of a service account has %d values, it must have one",
-				ErrTenant, space.Extra, len(claims))
+			return nil, nil, fmt.Errorf("%w: the extra attribute %s of a service account has %d values, "+
+				"it must have one", ErrTenant, space.Extra, len(claims))
 		}
 		tenant, decided := Choose(claims, named)
 		who, err := member(u, tenant, u.GetGroups())

@@ -30,8 +30,8 @@ func memberships(claims []string) ([]string, error) {
 		switch {
 		case len(tenants) == 1:
 		case name == space.System:
-			return nil, fmt.Errorf("%w: %q stands beside other tenants in the extra attribute %s, it can only stand alone",
-				ErrTenant, name, space.Extra)
+			return nil, fmt.Errorf("%w: %q stands beside other tenants in the extra attribute %s, "+
+				"it can only stand alone", ErrTenant, name, space.Extra)
 		case i > 0 && name == tenants[i-1]:
 			return nil, fmt.Errorf("%w: the extra attribute %s names %q twice", ErrTenant, space.Extra, name)
 		}

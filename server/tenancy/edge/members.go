@@ -29,8 +29,8 @@ func (r *request) chosen() error {
 	if len(shown) > namedInMessage {
 		shown, more = shown[:namedInMessage], fmt.Sprintf(" and %d more", len(shown)-namedInMessage)
 	}
-	err := apierrors.NewBadRequest(fmt.Sprintf("you are a member of several tenants (%s%s), and the URL names none of "+
-		"them: write /tenants/NAME behind the address of the server in your kubeconfig "+
+	err := apierrors.NewBadRequest(fmt.Sprintf("you are a member of several tenants (%s%s), and the URL "+
+		"names none of them: write /tenants/NAME behind the address of the server in your kubeconfig "+
 		"(server: https://ADDRESS:PORT/tenants/%s), or use \"a4s kubectl --tenant %s\"",
 		strings.Join(shown, ", "), more, r.members[0], r.members[0]))
 	err.ErrStatus.Details = &metav1.StatusDetails{Kind: tenantapi.Resource}

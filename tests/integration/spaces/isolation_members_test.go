@@ -72,7 +72,8 @@ func (g *attacker) choose(r *attack) {
 		r.instead(otherTeam)
 	}
 	at := pick(g, "/tenants/a", "/tenants/a", "/tenants/a", "/tenants/a", "/tenants/"+otherTeam, "/tenants/"+otherTeam,
-		"/tenants/"+otherTeam, "/tenants/b", "/tenants/system", "/tenants/all", "/tenants/a%2ctenants%2f"+otherTeam, "")
+		"/tenants/"+otherTeam, "/tenants/b", "/tenants/system", "/tenants/all",
+		"/tenants/a%2ctenants%2f"+otherTeam, "")
 	r.url = g.host + at + strings.TrimPrefix(r.url, g.host)
 }
 

@@ -70,7 +70,8 @@ func TestMembersOfSeveralTenants(t *testing.T) {
 	}
 	const object = `{"metadata":{"name":"members1"}}`
 	check("her rights in a", ann, "POST", "/tenants/a"+maps, object, 201, `"tenant":"a"`)
-	check("the other form of path", ann, "GET", "/api/v1/tenants/a/namespaces/default/configmaps/members1", "", 200, "")
+	check("the other form of path", ann, "GET", "/api/v1/tenants/a/namespaces/default/configmaps/members1", "", 200,
+		"members1")
 	check("her rights of a in b", ann, "POST", "/tenants/b"+maps, object, 403, "oidc:ann")
 	check("what is of a in b", ann, "GET", "/tenants/b"+maps+"/members1", "", 404, "members1")
 	check("secrets, which view does not show", ann, "GET", "/tenants/b/api/v1/secrets", "", 403, "oidc:ann")
@@ -111,7 +112,8 @@ func TestMembersOfSeveralTenants(t *testing.T) {
 		as+"system:serviceaccount:default.b:default")
 	check("on a short path", ann, "POST", whoami, "{}", 400, "(a, b)", as+"bob", extra+"a")
 	two := rest.CopyConfig(p.Admin)
-	two.Impersonate = rest.ImpersonationConfig{UserName: "bob", Extra: map[string][]string{"a4s.io/tenant": {"a", "b"}}}
+	two.Impersonate = rest.ImpersonationConfig{UserName: "bob",
+		Extra: map[string][]string{"a4s.io/tenant": {"a", "b"}}}
 	check("of two tenants", two, "GET", "/tenants/a"+maps, "", 403, "another tenant")
 	check("of two tenants, on a short path", two, "GET", maps, "", 403, "another tenant")
 
