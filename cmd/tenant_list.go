@@ -43,6 +43,7 @@ func listMemberships(c *call, format string, names []string) error {
 		return err
 	}
 	_, err := fmt.Fprintln(c.errOut, "You are a member of these tenants. "+
-		"Choose one by \"a4s kubectl --tenant NAME\", or by /tenants/NAME behind the address of the server in your kubeconfig.")
+		"Choose one by \"a4s kubectl --tenant NAME\", or by "+
+		"/tenants/NAME behind the address of the server in your kubeconfig.")
 	return err
 }
