@@ -56,7 +56,9 @@ func tenantCommand() *cli.Command {
 			Name:      "list",
 			ArgsUsage: "[FLAGS]",
 			Usage:     "list tenants",
-			Action:    action(listTenants),
+			Description: "Who is a member of several tenants, and no administrator, sees the names of theirs;\n" +
+				"--kubeconfig is their own then.",
+			Action: action(listTenants),
 		},
 			asAdmin(text("output", "o", "table", "`FORMAT` of the output: table, wide, json, yaml or name"))...),
 		leaf(&cli.Command{
@@ -113,6 +115,19 @@ func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
 // adminFrom makes a client from the kubeconfig at a path, from another one if that is empty.
 // path is the file, empty if the configuration comes from the files of KUBECONFIG.
 func adminFrom(given string) (admin *tenantadmin.Admin, path string, err error) {
+	admin, path, inSpace, err := clusterFrom(given)
+	if err == nil {
+		err = inSpace
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return admin, path, nil
+}
+
+// clusterFrom is adminFrom for somebody who may be no administrator: inSpace is what is wrong
+// with a kubeconfig for the space of a tenant, whose path the client does without.
+func clusterFrom(given string) (admin *tenantadmin.Admin, path string, inSpace, err error) {
 	var cfg *rest.Config
 	path, source, shown := given, "--kubeconfig", ""
 	switch env := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
@@ -138,15 +153,19 @@ func adminFrom(given string) (admin *tenantadmin.Admin, path string, err error) 
 				"or another one of an administrator in --kubeconfig"}
 	}
 	if err != nil {
-		return nil, "", bad(err)
+		return nil, "", nil, bad(err)
 	}
 	if admin, err = tenantadmin.New(cfg); err != nil {
-		return nil, "", bad(err)
+		return nil, "", nil, bad(err)
 	}
-	if _, tenant := tenantadmin.SplitAddress(admin.Server()); tenant != "" {
-		return nil, "", bad(fmt.Errorf("it is for the tenant %s, whose users cannot manage tenants", tenant))
+	if cluster, tenant := tenantadmin.SplitAddress(admin.Server()); tenant != "" {
+		inSpace = bad(fmt.Errorf("it is for the tenant %s, whose users cannot manage tenants", tenant))
+		cfg.Host = cluster
+		if admin, err = tenantadmin.New(cfg); err != nil {
+			return nil, "", nil, bad(err)
+		}
 	}
-	return admin, path, nil
+	return admin, path, inSpace, nil
 }
 
 // tenantArg is the tenant that a command is about.

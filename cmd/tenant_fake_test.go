@@ -53,6 +53,8 @@ type fakeTenants struct {
 	requested []string
 	// What the test wants to go wrong.
 	stuck, forbidden, deny bool
+	// members are the tenants of which the user is a member who is no administrator.
+	members []string
 	// lost is a tenant that has a placement only.
 	lost string
 	// placed is a tenant whose placement goes at the third look.
@@ -160,6 +162,14 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		return http.StatusCreated, made
 	})
 	handle("GET /api/v1/tenants", func(*http.Request) (int, any) {
+		if f.members != nil {
+			refusal := failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, tenantapi.Resource, "")
+			for _, name := range f.members {
+				refusal.Details.Causes = append(refusal.Details.Causes,
+					metav1.StatusCause{Type: tenantapi.CauseMember, Message: name})
+			}
+			return http.StatusBadRequest, refusal
+		}
 		list := tenantapi.TenantList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "TenantList"}}
 		for _, t := range f.tenants {
 			list.Items = append(list.Items, *t)

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -319,5 +320,37 @@ func TestFormerFlagsOfTenants(t *testing.T) {
 	after, _ := os.ReadFile(f.kubeconfig)
 	if err != nil || f.tenants["reads"] == nil || string(before) != string(after) || out.what != "" {
 		t.Errorf("a kubeconfig to read: %v", err)
+	}
+}
+
+// TestTenantListOfAMember: who is no administrator sees the names of the tenants of which they are a
+// member, whichever of them their kubeconfig is for.
+func TestTenantListOfAMember(t *testing.T) {
+	f := newFakeTenants(t, "alpha", "beta", "gamma")
+	f.members = []string{"alpha", "beta"}
+	data, err := os.ReadFile(f.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"", "/tenants/beta", "/tenants/gamma/"} {
+		file := bytes.ReplaceAll(data, []byte(f.url), []byte(f.url+at))
+		if err := os.WriteFile(f.kubeconfig, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for format, want := range map[string]string{"table": "NAME\nalpha\nbeta\n", "wide": "NAME\nalpha\nbeta\n",
+			"name": "tenant/alpha\ntenant/beta\n"} {
+			out, hint, err := f.run("list", "-o", format)
+			if err != nil || out != want || (format != "name") != strings.Contains(hint, "--tenant NAME") {
+				t.Errorf("%s at %q: %v\n%s%s", format, at, err, out, hint)
+			}
+		}
+		if out, _, err := f.run("list", "-o", "json"); err != nil || !strings.Contains(out, `"name": "beta"`) {
+			t.Errorf("json at %q: %v\n%s", at, err, out)
+		}
+	}
+	// The user of one tenant is told what their kubeconfig is.
+	f.members, f.forbidden = nil, true
+	if _, _, err := f.run("list"); err == nil || !strings.Contains(err.Error(), "it is for the tenant gamma") {
+		t.Errorf("a user of a tenant: %v", err)
 	}
 }

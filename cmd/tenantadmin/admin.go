@@ -318,3 +318,18 @@ func NotFound(err error, tenant string) bool {
 	d := status.Status().Details
 	return d != nil && d.Kind == tenantapi.Resource && d.Name == tenant
 }
+
+// Memberships are the tenants of which the user is a member, if the server said that they have to
+// choose one; nil for any other error.
+func Memberships(err error) (names []string) {
+	var status apierrors.APIStatus
+	if !apierrors.IsBadRequest(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	for _, c := range status.Status().Details.Causes {
+		if c.Type == tenantapi.CauseMember {
+			names = append(names, c.Message)
+		}
+	}
+	return names
+}

@@ -48,6 +48,24 @@ func Writer(format string) (write func(io.Writer, *tenantapi.TenantList) error, 
 	return nil, false
 }
 
+// WriteMemberships writes the tenants of which somebody is a member in a format that Writer knows.
+// Their names are all that they can see of them.
+func WriteMemberships(out io.Writer, format string, names []string) error {
+	if format == "table" || format == "wide" {
+		_, err := fmt.Fprintln(out, "NAME")
+		for i := 0; i < len(names) && err == nil; i++ {
+			_, err = problem.Show(out, "%s\n", names[i])
+		}
+		return err
+	}
+	list := &tenantapi.TenantList{Items: make([]tenantapi.Tenant, len(names))}
+	for i, name := range names {
+		list.Items[i].Name = name
+	}
+	write, _ := Writer(format)
+	return write(out, list)
+}
+
 // named adds the kinds, which clients leave out of what they decode.
 func named(list *tenantapi.TenantList) *tenantapi.TenantList {
 	version := tenantapi.GroupVersion().String()

@@ -18,6 +18,10 @@ const (
 // spec.deletionProtection forbids.
 const CauseDeletionProtected metav1.CauseType = "DeletionProtected"
 
+// CauseMember is the cause in the refusal of a request by which a member of several tenants chose
+// none; there is one for each, with the name as its message.
+const CauseMember metav1.CauseType = "MemberOfTenant"
+
 // Phase says whether new objects can be made in a space.
 type Phase string
 

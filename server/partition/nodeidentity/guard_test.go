@@ -168,7 +168,7 @@ func TestHandler(t *testing.T) {
 			return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: groups(of...),
 				Extra: map[string][]string{space.Extra: {space.System}}}}, true, nil
 		}), authn.Options{})
-		req, _, _, err := authn.Early(a, httptest.NewRequest(http.MethodGet, "/api/v1/nodes/own", nil))
+		req, _, _, err := authn.Early(a, httptest.NewRequest(http.MethodGet, "/api/v1/nodes/own", nil), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func TestDeadCertificates(t *testing.T) {
 		return &authenticator.Response{User: node}, true, nil
 	}), authn.Options{})
 	ask := func() (int, string) {
-		req, _, _, err := authn.Early(a, httptest.NewRequest(http.MethodGet, "/api", nil))
+		req, _, _, err := authn.Early(a, httptest.NewRequest(http.MethodGet, "/api", nil), "")
 		if err != nil {
 			t.Fatal(err)
 		}

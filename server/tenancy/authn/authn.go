@@ -46,26 +46,49 @@ type tenanted struct {
 func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if m := rememberedIn(req.Context()); m != nil && m.by == t && m.tls == req.TLS &&
 		m.taken.CompareAndSwap(false, true) {
-		return m.response, m.ok, m.err
+		return m.decided()
 	}
-	response, of, ok, err := t.authenticate(req)
-	if err == nil && of.err != nil {
+	a := t.authenticate(req, inPath(req.Context()))
+	if a.err == nil && a.life.err != nil {
 		// Only the edge can say what is missing, and does.
-		return nil, false, of.err
+		return nil, false, a.life.err
 	}
-	return response, ok, err
+	return a.decided()
 }
 
-// authenticate also says which of the tenants of their name the user belongs to.
-// It is asked for every request, also when the certificate is known: tenants
-// come and go.
-func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, life, bool, error) {
+// answer is what authentication finds out.
+type answer struct {
+	response *authenticator.Response
+	ok       bool
+	err      error
+	// life is which of the tenants of their name the user belongs to. It is asked for every
+	// request, also when the certificate is known: tenants come and go.
+	life life
+	// members are the tenants between which the user may choose, if these are several.
+	members []string
+}
+
+// undecided reports whether the user has to choose, and did not.
+func (a *answer) undecided() bool {
+	return a.members != nil && space.TenantOf(a.response.User) == space.All
+}
+
+// decided is the answer for the chain, which knows nobody who has yet to choose.
+func (a *answer) decided() (*authenticator.Response, bool, error) {
+	if a.undecided() {
+		return nil, false, errUndecided(a.members)
+	}
+	return a.response, a.ok, a.err
+}
+
+// authenticate finds it out; named is the tenant that the path of the request names.
+func (t *tenanted) authenticate(req *http.Request, named string) answer {
 	if response := t.verified.user(req); response != nil {
 		of, err := t.life(req.Context(), space.TenantOf(response.User), peer(req))
 		if err != nil {
-			return nil, of, false, err
+			return answer{life: of, err: err}
 		}
-		return response, of, true, nil
+		return answer{response: response, ok: true, life: of}
 	}
 	// The authenticators take the token out of the request.
 	token := ""
@@ -74,32 +97,33 @@ func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, lif
 	}
 	response, ok, err := t.inner.AuthenticateRequest(req)
 	if err != nil || !ok || response == nil || response.User == nil {
-		return response, life{}, ok, err
+		return answer{response: response, ok: ok, err: err}
 	}
-	who, err := t.identify(req, token, response.User)
+	who, members, err := t.identify(req, token, named, response.User)
 	if err != nil {
 		t.opts.Log.WithError(err).WithField("user", response.User.GetName()).
 			Error("Refusing a user whose tenant is not clear")
-		return nil, life{}, false, err
-	}
-	of, err := t.life(req.Context(), space.TenantOf(who), certificateOf(req, response.User))
-	if err != nil {
-		return nil, of, false, err
+		return answer{err: &refused{&user.DefaultInfo{Name: response.User.GetName()}, err}}
 	}
 	out := *response
+	out.User = who
+	a := answer{response: &out, ok: true, members: members}
+	if a.undecided() {
+		return a
+	}
+	if a.life, err = t.life(req.Context(), space.TenantOf(who), certificateOf(req, response.User)); err != nil {
+		return answer{life: a.life, err: err}
+	}
 	out.User = ofNode(who, certificateOf(req, response.User))
 	t.verified.remember(req, &out)
-	return &out, of, true, nil
+	return a
 }
 
 // remembered is the answer to a request that Early found out.
 type remembered struct {
-	by       *tenanted
-	tls      *tls.ConnectionState
-	response *authenticator.Response
-	life     life
-	ok       bool
-	err      error
+	answer
+	by  *tenanted
+	tls *tls.ConnectionState
 	// taken is set once the chain has got the answer: whatever else asks
 	// with the same context asks about other credentials.
 	taken atomic.Bool
@@ -116,7 +140,8 @@ func rememberedIn(ctx context.Context) *remembered {
 // TLS (LoopbackClientServerNameOverride upstream).
 const loopbackServerName = "apiserver-loopback-client"
 
-// Early authenticates a request before the chain does. The returned request
+// Early authenticates a request before the chain does. named is the tenant that its path
+// names, by which a member of several says as whose user they ask. The returned request
 // carries the answer, also a negative one, and the chain's authentication gets
 // it from there once, without work. Only an authenticator made by Wrap
 // remembers.
@@ -125,7 +150,9 @@ const loopbackServerName = "apiserver-loopback-client"
 // token, and the authenticators here may send unknown ones to a webhook. Who
 // merely pretends to be the API server skips the edge and then has no space,
 // which authorization refuses to users of tenants.
-func Early(a authenticator.Request, req *http.Request) (*http.Request, *authenticator.Response, bool, error) {
+func Early(
+	a authenticator.Request, req *http.Request, named string,
+) (*http.Request, *authenticator.Response, bool, error) {
 	if a == nil || (req.TLS != nil && req.TLS.ServerName == loopbackServerName) {
 		return req, nil, false, nil
 	}
@@ -134,8 +161,7 @@ func Early(a authenticator.Request, req *http.Request) (*http.Request, *authenti
 		response, ok, err := a.AuthenticateRequest(req)
 		return req, response, ok, err
 	}
-	m := &remembered{by: t, tls: req.TLS}
-	m.response, m.life, m.ok, m.err = t.authenticate(req)
+	m := &remembered{by: t, tls: req.TLS, answer: t.authenticate(req, named)}
 	return withAnswer(req, m), m.response, m.ok, m.err
 }
 
@@ -146,7 +172,7 @@ func Again(req *http.Request) *http.Request {
 	if m == nil {
 		return req
 	}
-	return withAnswer(req, &remembered{by: m.by, tls: m.tls, response: m.response, life: m.life, ok: m.ok, err: m.err})
+	return withAnswer(req, &remembered{by: m.by, tls: m.tls, answer: m.answer})
 }
 
 // Authenticated is the user that Early found out for the request, whomever they
@@ -163,11 +189,11 @@ func withAnswer(req *http.Request, m *remembered) *http.Request {
 }
 
 // Confine answers only for users of tenant, as a TokenReview inside their space
-// must. Why another token is refused would tell about its owner, so no error
-// is passed on.
+// must. A member of several is one of its users there. Why another token is refused
+// would tell about its owner, so no error is passed on.
 func Confine(inner authenticator.Request, tenant string) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		response, ok, err := inner.AuthenticateRequest(req)
+		response, ok, err := inner.AuthenticateRequest(req.WithContext(withPath(req.Context(), tenant)))
 		if err != nil || !ok || response == nil || space.TenantOf(response.User) != tenant {
 			return nil, false, errToken
 		}

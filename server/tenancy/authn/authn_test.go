@@ -206,7 +206,7 @@ func TestEarlyAnswersOnce(t *testing.T) {
 	}), Options{})
 	original := (&http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{}}).WithContext(context.Background())
 
-	req, response, ok, err := Early(a, original)
+	req, response, ok, err := Early(a, original, "")
 	if err != nil || !ok || space.TenantOf(response.User) != "t1" || calls != 1 {
 		t.Fatal(response, ok, err, calls)
 	}
@@ -234,7 +234,7 @@ func TestEarlyAnswersOnce(t *testing.T) {
 	}
 
 	answer = func() (*authenticator.Response, bool, error) { return nil, false, errors.New("expired") }
-	req, _, ok, err = Early(a, original)
+	req, _, ok, err = Early(a, original, "")
 	if ok || err == nil || Authenticated(req.Context()) != nil {
 		t.Error(ok, err)
 	}
@@ -247,7 +247,7 @@ func TestEarlyAnswersOnce(t *testing.T) {
 	loopback := original.Clone(context.Background())
 	loopback.TLS = &tls.ConnectionState{ServerName: "apiserver-loopback-client"}
 	before = calls
-	if got, _, ok, err := Early(a, loopback); ok || err != nil || calls != before || got != loopback {
+	if got, _, ok, err := Early(a, loopback, ""); ok || err != nil || calls != before || got != loopback {
 		t.Errorf("the API server's own request was authenticated: %v, %v", ok, err)
 	}
 }

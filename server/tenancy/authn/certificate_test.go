@@ -257,7 +257,7 @@ func TestCertificatesOfFormerTenants(t *testing.T) {
 			if _, ok, _ := a.AuthenticateRequest(req); ok != slices.Contains(c.good, cert) {
 				t.Errorf("%s: certificate %d: %t", c.what, i, ok)
 			}
-			early, _, ok, _ := Early(a, req)
+			early, _, ok, _ := Early(a, req, "")
 			uid, err := Life(early.Context())
 			switch {
 			case c.tenant == nil && (!ok || !errors.Is(err, ErrAbsent)):

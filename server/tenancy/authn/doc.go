@@ -11,7 +11,9 @@
 //   - Service account: the tenant of its composite namespace.
 //   - Token file: the column after the groups.
 //   - Everything else (OIDC, structured authentication, webhook, front proxy):
-//     the extra attribute a4s.io/tenant, with exactly one value.
+//     the extra attribute a4s.io/tenant. Several values are the tenants of which
+//     somebody is a member, between which the path of the request chooses
+//     (members.go).
 //
 // Users that name no tenant are users of the system when they came with a
 // certificate of the cluster, are service accounts of the system space,
@@ -20,9 +22,10 @@
 // explicitly, makes a user of the system.
 //
 // Invariants: a tenant's user has the extra attribute a4s.io/tenant with one
-// value, a user of the system has none; two claims that differ, or one that is
-// no tenant's name, fail the authentication; a user.Info that another package
-// may have cached is never changed.
+// value, a user of the system has none, and a member of several who has chosen none
+// has them all, which is known to the edge alone and refused; two claims that differ,
+// or one that is no tenant's name, fail the authentication; a user.Info that another
+// package may have cached is never changed.
 //
 // Everything in server may import it. It imports nothing of k8s.io/kubernetes;
 // what needs that is in the packages below it.

@@ -28,30 +28,45 @@ const (
 )
 
 // identify finds the tenant of an authenticated user and returns the user as
-// they are known inside.
-func (t *tenanted) identify(req *http.Request, token string, u user.Info) (user.Info, error) {
+// they are known inside, and the tenants of which they are a member if these are several.
+// named is the one that the path of the request names.
+func (t *tenanted) identify(
+	req *http.Request, token, named string, u user.Info,
+) (_ user.Info, members []string, _ error) {
 	if cert := certificateOf(req, u); cert != nil {
 		id, err := FromCertificate(cert)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return member(u, id.Tenant, id.Groups)
+		who, err := member(u, id.Tenant, id.Groups)
+		return who, nil, err
 	}
-	claims := slices.Clone(u.GetExtra()[space.Extra])
+	claims, err := memberships(u.GetExtra()[space.Extra])
+	if err != nil {
+		return nil, nil, err
+	}
+	ofAccount, _ := space.SplitUser(u.GetName())
 	if len(claims) > 1 {
-		return nil, fmt.Errorf("%w: the extra attribute %s has %d values, it must have one", ErrTenant,
-			space.Extra, len(claims))
+		if ofAccount != "" {
+			return nil, nil, fmt.Errorf("%w: the extra attribute %s of a service account has %d values, "+
+				"it must have one", ErrTenant, space.Extra, len(claims))
+		}
+		tenant, decided := Choose(claims, named)
+		who, err := member(u, tenant, u.GetGroups())
+		if err == nil && !decided {
+			who = undecided(who, claims)
+		}
+		return who, claims, err
 	}
 	if column, ok := t.tokenFile(req, token, u); ok {
 		claims = append(claims, column)
 	}
-	ofAccount, _ := space.SplitUser(u.GetName())
 	if ofAccount != "" && ofAccount != space.System {
 		claims = append(claims, ofAccount)
 	}
 	tenant, err := agreed(claims)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if tenant == "" {
 		tenant = t.opts.DefaultTenant
@@ -59,7 +74,8 @@ func (t *tenanted) identify(req *http.Request, token string, u user.Info) (user.
 			tenant = space.System
 		}
 	}
-	return member(u, tenant, u.GetGroups())
+	who, err := member(u, tenant, u.GetGroups())
+	return who, nil, err
 }
 
 // agreed is the one tenant that all claims name, "" when there are none.
@@ -81,6 +97,11 @@ func agreed(claims []string) (string, error) {
 func checkTenant(name string) error {
 	if name == space.System {
 		return nil
+	}
+	if len(name) > space.MaxTenant {
+		// It may be as long as a token can be, and is answered and logged.
+		return fmt.Errorf("%w: %w: one of %d characters, at most %d are possible", ErrTenant, space.ErrTooLong,
+			len(name), space.MaxTenant)
 	}
 	if err := space.ValidateTenant(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrTenant, err)

@@ -57,10 +57,18 @@ func TestOpenIDConnectAsDocumented(t *testing.T) {
 
 	for _, c := range []struct {
 		claim any // nil: there is none
-		good  bool
+		path  string
+		want  string // the tenant, "" if the token is refused
 	}{
-		{"team-a", true}, {nil, false}, {"", false}, {"system", false}, {"Team_A", false}, {7, false},
-		{[]string{}, false}, {[]string{"team-a"}, false}, {[]string{"team-a", "team-b"}, false},
+		{"team-a", "", "team-a"}, {"team-a", "team-b", "team-a"}, {nil, "", ""}, {"", "", ""}, {"system", "", ""},
+		{"Team_A", "", ""}, {7, "", ""},
+		{[]any{}, "", ""}, {[]any{"team-a"}, "", "team-a"}, {[]any{"team-b", "team-a"}, "team-a", "team-a"},
+		{[]any{"team-b", "team-a"}, "team-b", "team-b"}, {[]any{"team-b", "team-a"}, "", ""},
+		{[]any{"team-b", "team-a"}, "system", "team-a"}, // no member there
+		{[]any{"system"}, "", ""}, {[]any{"system"}, "system", ""}, {[]any{"team-a", "system"}, "system", ""},
+		{[]any{"team-a", ""}, "team-a", ""}, {[]any{""}, "", ""}, {[]any{"team-a", 7}, "team-a", ""},
+		{[]any{[]any{"team-a"}}, "", ""}, {[]any{"team-a", []any{"system"}}, "team-a", ""},
+		{map[string]any{"team-a": "system"}, "", ""},
 	} {
 		claims := map[string]any{"iss": provider.Issuer.URL, "aud": provider.Issuer.Audiences[0], "sub": "alice",
 			"groups": []string{"system:masters"}, "exp": time.Now().Add(time.Hour).Unix()}
@@ -74,13 +82,13 @@ func TestOpenIDConnectAsDocumented(t *testing.T) {
 		part := base64.RawURLEncoding.EncodeToString
 		req := &http.Request{Header: http.Header{"Authorization": {"Bearer " + part([]byte(`{"alg":"RS256"}`)) + "." +
 			part(body) + "." + part([]byte("signature"))}}}
-		response, ok, err := authenticator.AuthenticateRequest(req)
+		response, ok, err := authenticator.AuthenticateRequest(req.WithContext(withPath(t.Context(), c.path)))
 		switch {
-		case ok != c.good:
-			t.Errorf("the tenant %v: %v, %v", c.claim, ok, err)
-		case ok && (space.TenantOf(response.User) != c.claim ||
+		case ok != (c.want != ""):
+			t.Errorf("the tenant %v at %q: %v, %v", c.claim, c.path, ok, err)
+		case ok && (space.TenantOf(response.User) != c.want ||
 			slices.Contains(response.User.GetGroups(), "system:masters")):
-			t.Errorf("the tenant %v: %v", c.claim, response.User)
+			t.Errorf("the tenant %v at %q: %v", c.claim, c.path, response.User)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestImpersonatedSystemUser(t *testing.T) {
 	early := authn.Wrap(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: in("t1", "admin")}, true, nil
 	}), authn.Options{})
-	req, _, _, err := authn.Early(early, &http.Request{Header: http.Header{}})
+	req, _, _, err := authn.Early(early, &http.Request{Header: http.Header{}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

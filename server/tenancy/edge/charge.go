@@ -6,6 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
 
@@ -32,8 +33,9 @@ func (q *queue) charge(tenant string) {
 // identified is the step that has the tenant charged. Comes in: who it is that was admitted.
 // Goes out: a turn that is one of their tenant, for which the request may have to wait once
 // more. Who has no credential stays one of their address, so that nobody gets past the queue by
-// saying nothing.
-func (a *admission) identified(ctx context.Context, u user.Info) (err error) {
+// saying nothing; so does who has yet to say as the user of which tenant they ask. members are the
+// tenants between which the user may choose.
+func (a *admission) identified(ctx context.Context, u user.Info, members []string) (err error) {
 	defer func() {
 		if err == nil {
 			a.count()
@@ -42,14 +44,15 @@ func (a *admission) identified(ctx context.Context, u user.Info) (err error) {
 	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
 		return nil
 	}
-	flow := tenantFlow(space.TenantOf(u))
-	if flow == a.flow {
+	tenant := space.TenantOf(u)
+	flow := tenantFlow(tenant)
+	if a.known && !a.said && (flow != a.flow || members != nil) {
+		a.q.flows.Add(a.by, flowOf{flow, members})
+	}
+	if flow == a.flow || tenant == space.All {
 		return nil
 	}
 	a.flow = flow
-	if a.known && !a.said {
-		a.q.flows.Add(a.by, flow)
-	}
 	switch {
 	case flow == "":
 		a.counted = true // nobody's
@@ -60,6 +63,22 @@ func (a *admission) identified(ctx context.Context, u user.Info) (err error) {
 		a.seat.Move(flow)
 	}
 	return nil
+}
+
+// flowOf is where the requests of a credential wait: in one flow, or as a member of several
+// tenants in that of the one that their path chooses.
+type flowOf struct {
+	flow    string
+	members []string
+}
+
+// at is the flow of a request whose path names a tenant; ok is false if it chooses none.
+func (f flowOf) at(named string) (flow string, ok bool) {
+	if f.members == nil {
+		return f.flow, true
+	}
+	tenant, decided := authn.Choose(f.members, named)
+	return tenantFlow(tenant), decided
 }
 
 // tenantFlow is where the requests of a tenant wait.

@@ -9,6 +9,7 @@
 //	queue.go      its turn, in the queue of whoever it probably is
 //	resolve.go    whose it is, and which space it is addressed to
 //	charge.go     the turn is one of its tenant
+//	members.go    a member of several tenants has said as the user of which they ask
 //	partition.go  it is for this partition, or goes to another
 //	part.go       the part of a service group that a user of the system asks for
 //	              (the ways of users of the system part here: system.go)

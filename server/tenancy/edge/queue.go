@@ -45,7 +45,7 @@ var refusedRequests = func() *metrics.CounterVec {
 // had the last time, or in that of its address.
 type queue struct {
 	seats *fairqueue.Queue
-	flows *lru.Cache // by the credentials: the flow they had
+	flows *lru.Cache // by the credentials: a flowOf, as it was the last time
 	use   *ledger.Ledger
 	// refused has refusals wait that cost much.
 	refused *refusals
@@ -126,23 +126,24 @@ func (r *request) work() fairqueue.Work {
 	return ledger.Writes
 }
 
-// enter is the step that waits for the seat of a request. Comes in: a request of somebody. Goes
-// out: its turn, which has to be given back. A queue that is nil has no one wait.
-func (q *queue) enter(req *http.Request, mark *Mark, work fairqueue.Work) (*admission, error) {
-	a := q.from(req, mark, work)
+// enter is the step that waits for the seat of a request. Comes in: a request of somebody, and the
+// tenant that its path names. Goes out: its turn, which has to be given back. A queue that is nil
+// has no one wait.
+func (q *queue) enter(req *http.Request, mark *Mark, named string, work fairqueue.Work) (*admission, error) {
+	a := q.from(req, mark, named, work)
 	return a, a.acquire(req.Context())
 }
 
 // refuse returns when a request that has no seat may be told that it is refused.
-func (q *queue) refuse(req *http.Request, mark *Mark) {
-	if a := q.from(req, mark, 0); a.q != nil {
+func (q *queue) refuse(req *http.Request, mark *Mark, named string) {
+	if a := q.from(req, mark, named, 0); a.q != nil {
 		q.refused.hold(req.Context(), a.flow, len(req.URL.RawQuery))
 	}
 }
 
 // from tells in which flow a request waits. One that another server sent on waits among those of
 // its user's tenant, or of its client's address, as if it had come by itself.
-func (q *queue) from(req *http.Request, mark *Mark, work fairqueue.Work) *admission {
+func (q *queue) from(req *http.Request, mark *Mark, named string, work fairqueue.Work) *admission {
 	if q == nil || fromItself(req) {
 		return &admission{}
 	}
@@ -151,8 +152,10 @@ func (q *queue) from(req *http.Request, mark *Mark, work fairqueue.Work) *admiss
 		a.flow = "address:" + mark.Address
 	}
 	a.by, a.known = credentialOf(req, mark != nil)
-	if flow, ok := q.flows.Get(a.by); ok && a.known {
-		a.flow = flow.(string)
+	if last, ok := q.flows.Get(a.by); ok && a.known {
+		if flow, ok := last.(flowOf).at(named); ok {
+			a.flow = flow
+		}
 	}
 	if mark != nil && mark.Tenant != "" {
 		a.said, a.flow = true, tenantFlow(mark.Tenant)

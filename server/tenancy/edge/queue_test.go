@@ -56,7 +56,7 @@ func TestFlowsOfRequests(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 			req.RemoteAddr = "192.0.2.7:1000"
 			c.change(req)
-			a, err := q.enter(req, nil, 0)
+			a, err := q.enter(req, nil, "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestFlowsOfRequests(t *testing.T) {
 				t.Errorf("%s, request %d: flow %q, want %q", c.what, i+1, a.flow, want)
 			}
 			if c.user != nil {
-				if err := a.identified(t.Context(), c.user); err != nil {
+				if err := a.identified(t.Context(), c.user, nil); err != nil {
 					t.Errorf("%s: %v", c.what, err)
 				}
 			}
@@ -94,13 +94,13 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 		for range 2 { // the second is known by its token
 			req := httptest.NewRequest(http.MethodPost, c.path, nil)
 			req.Header.Set("Authorization", "Bearer x")
-			a, err := q.enter(req, nil, 0)
+			a, err := q.enter(req, nil, "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := read(req)
 			r.identify(&user.DefaultInfo{Name: c.user}, req.Header)
-			if err := a.identified(t.Context(), r.user); err != nil {
+			if err := a.identified(t.Context(), r.user, nil); err != nil {
 				t.Fatal(err)
 			}
 			if a.seat != nil {
@@ -163,7 +163,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			req.Header.Set("Authorization", "Bearer "+c.token)
 		}
 		c.mark.Partition, c.mark.Address = "tp2", "198.51.100.9"
-		a, err := q.enter(req, &c.mark, 0)
+		a, err := q.enter(req, &c.mark, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			t.Errorf("%d, %s: flow %q, want %q", i, c.what, a.flow, c.first)
 		}
 		if c.user != nil {
-			if err := a.identified(t.Context(), c.user); err != nil {
+			if err := a.identified(t.Context(), c.user, nil); err != nil {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}
@@ -189,7 +189,7 @@ func TestQueueRefuses(t *testing.T) {
 		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Busy: busy}))
 		ask := func() (*admission, error) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-			return q.enter(req, nil, 0)
+			return q.enter(req, nil, "", 0)
 		}
 		check := func(what string, err error) {
 			t.Helper()
@@ -237,7 +237,7 @@ func TestRequestsAreInTheLedger(t *testing.T) {
 				req.Header.Set("Authorization", "Bearer "+token)
 			}
 			r := read(req)
-			a, err := q.enter(req, nil, r.work())
+			a, err := q.enter(req, nil, "", r.work())
 			if err != nil {
 				return err
 			}
@@ -248,7 +248,7 @@ func TestRequestsAreInTheLedger(t *testing.T) {
 					who = &user.DefaultInfo{Name: name}
 				}
 				r.identify(who, req.Header)
-				if err := a.identified(t.Context(), r.user); err != nil {
+				if err := a.identified(t.Context(), r.user, nil); err != nil {
 					return err
 				}
 				q.charge(r.worksFor(map[string]bool{controller: true}))

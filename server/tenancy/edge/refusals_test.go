@@ -22,7 +22,7 @@ func TestRefusalsWait(t *testing.T) {
 				"/api/v1/pods?labelSelector="+strings.Repeat("a", bytes), nil)
 			req.RemoteAddr = from + ":1000"
 			before := time.Now()
-			q.refuse(req, nil)
+			q.refuse(req, nil, "")
 			return time.Since(before)
 		}
 		if took := refuse(t.Context(), "192.0.2.7", 500_000); took != 0 {

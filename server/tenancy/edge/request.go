@@ -49,6 +49,9 @@ type request struct {
 
 	// Set by identify.
 
+	// members are the tenants of which the user is a member if these are several: no more
+	// than where their requests wait and the answer to one that chooses none go by them.
+	members []string
 	// user is the authenticated user, nil until then, and userTenant their tenant.
 	user       user.Info
 	userTenant string

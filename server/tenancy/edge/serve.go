@@ -16,15 +16,18 @@ import (
 // serve has a request answered, or returns why it is refused before it reaches the API server.
 func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *request) error {
 	if err := r.boundQuery(req); err != nil {
-		e.queue.refuse(req, r.mark)
+		e.queue.refuse(req, r.mark, r.inPath)
 		return err
 	}
-	turn, err := e.queue.enter(req, r.mark, r.work())
+	turn, err := e.queue.enter(req, r.mark, r.inPath, r.work())
 	if err != nil {
 		return err
 	}
 	defer turn.leave()
-	req, ok := e.authenticate(req, r)
+	req, ok, err := e.authenticate(req, r)
+	if err != nil {
+		return err
+	}
 	if !ok {
 		if !e.others.passOn(w, req, r, turn) {
 			// The chain behind says 401, and audits it.
@@ -32,7 +35,10 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 		}
 		return nil
 	}
-	if err := turn.identified(req.Context(), r.user); err != nil {
+	if err := turn.identified(req.Context(), r.user, r.members); err != nil {
+		return err
+	}
+	if err := r.chosen(); err != nil {
 		return err
 	}
 	e.queue.charge(r.worksFor(e.opts.Gated))

@@ -22,7 +22,7 @@ func oneSeat() *queue {
 func waits(t *testing.T, q *queue) time.Duration {
 	t.Helper()
 	began := time.Now()
-	next, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), nil, 0)
+	next, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), nil, "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestClientsAreWaitedForWithoutASeat(t *testing.T) {
 			q := oneSeat()
 			client := blocking{httptest.NewRecorder(), time.Minute}
 			req := httptest.NewRequest(http.MethodPost, "/api/v1/pods", client)
-			a, err := q.enter(req, nil, 0)
+			a, err := q.enter(req, nil, "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestEventsOfWatchesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := oneSeat()
 		req := httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=1", nil)
-		a, err := q.enter(req, nil, 0)
+		a, err := q.enter(req, nil, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestEventsOfWatchesTakeTurns(t *testing.T) {
 				t.Errorf("an event takes %v", took)
 			}
 		}
-		other, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), nil, 0)
+		other, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), nil, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

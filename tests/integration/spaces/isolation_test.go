@@ -71,7 +71,8 @@ func (c canary) in(b []byte) bool {
 // (integrity), and the system and b go on meanwhile (availability).
 func TestIsolation(t *testing.T) {
 	if nstest.Isolate(t) {
-		isolation(t, start(t, nil), isolationRequests, true)
+		of := startProvider(t)
+		isolation(t, start(t, of.configure), of, isolationRequests, true)
 	}
 }
 
@@ -81,17 +82,21 @@ func TestIsolationInAServiceGroup(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	p := start(t, func(cfg *config.Server) { cfg.ServiceGroupID = "0" })
+	of := startProvider(t)
+	p := start(t, func(cfg *config.Server) {
+		of.configure(cfg)
+		cfg.ServiceGroupID = "0"
+	})
 	const config = `{"apiVersion":"v1","kind":"DataPartitionConfig","metadata":{"name":"p"},` +
 		`"serviceGroupId":"0","rangeStart":"b","isRangeStartValid":true}`
 	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, config, nil); code != http.StatusCreated {
 		t.Fatalf("%d %s", code, body)
 	}
-	isolation(t, p, isolationRequests/4, false)
+	isolation(t, p, of, isolationRequests/4, false)
 }
 
 // isolation sends the requests. At last it deletes the attacker's tenant, if the server has it.
-func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
+func isolation(t *testing.T, p *plane, of *provider, total int, hasAttacker bool) {
 	total = sizes.Of(t, "A4S_ISOLATION_REQUESTS", total)
 	p.narrow(t, p.bareTenant(t, "a"))
 	b := p.tenant(t, "b")
@@ -111,6 +116,7 @@ func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
 	plantOwned(t, p)
 	plantNode(t, p, "web", word)
 	plantDevices(t, p, b)
+	member := newDouble(t, p, of, word)
 	if err := p.showNodes(t, "a", "ReadOnly"); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +147,7 @@ func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
 	over := make(chan struct{})
 	background.Go(func() { steady(t.Context(), t, p, b, over) })
 	background.Go(func() { far.watch(t.Context(), t, over) })
+	background.Go(func() { member.bound(t.Context(), t, p, over) })
 	composite := regexp.MustCompile(`\bdefault\.a([^a-zA-Z0-9.-]|$)`)
 	var sent, failures, customs, hostile, sockets atomic.Int64
 	codes := make([]atomic.Int64, 600)
@@ -156,10 +163,12 @@ func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
 					hostile.Add(1)
 				}
 				if g.chance(10) {
-					r.toAsleep()
+					r.instead(asleep)
 				}
-				code, answer := r.send(t.Context(), client)
-				if code < len(codes) {
+				code, answer := 0, []byte(nil)
+				if g.chance(10) {
+					code, answer = member.send(t.Context(), g, r)
+				} else if code, answer = r.send(t.Context(), client); code < len(codes) {
 					codes[code].Add(1)
 				}
 				if code == http.StatusOK && strings.Contains(r.url, "/"+isolationGroup+"/v") {
@@ -195,7 +204,7 @@ func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
 	}
 	t.Logf("answers by code:%s", summary)
 	// A run that was refused at the door would prove nothing.
-	if codes[http.StatusOK].Load() < int64(total)/20 {
+	if codes[http.StatusOK].Load() < int64(total)*9/10/20 {
 		t.Errorf("too few requests were answered: the test does not test")
 	}
 	t.Logf("%d requests about custom resources were answered", customs.Load())
@@ -207,6 +216,7 @@ func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
 	if sockets.Load() < int64(total)/20_000 {
 		t.Errorf("too few: the test does not test them")
 	}
+	member.check(t, total)
 	keepsCustoms(t, p, b, c)
 	keepsDevices(t, p)
 	keepsAllowances(t.Context(), t, p)
@@ -238,14 +248,14 @@ func isolation(t *testing.T, p *plane, total int, hasAttacker bool) {
 // asleep is a tenant that nobody uses, so its space is not made.
 const asleep = "asleep"
 
-// toAsleep addresses that tenant instead of b.
-func (r *attack) toAsleep() {
-	names := strings.NewReplacer("tenants/b", "tenants/"+asleep, ".b", "."+asleep, `"b"`, `"`+asleep+`"`)
+// instead addresses another tenant than b.
+func (r *attack) instead(tenant string) {
+	names := strings.NewReplacer("tenants/b", "tenants/"+tenant, ".b", "."+tenant, `"b"`, `"`+tenant+`"`)
 	r.url, r.body = names.Replace(r.url), names.Replace(r.body)
 	for _, values := range r.header {
 		for i := range values {
 			if values[i] == "b" {
-				values[i] = asleep
+				values[i] = tenant
 			}
 		}
 	}

@@ -247,7 +247,9 @@ func planted(t *testing.T, p *plane, word string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, path := range []string{
-		"/api/v1/tenants/b/namespaces/default/%s/web", "/api/v1/tenants/system/namespaces/default/%s/web",
+		"/api/v1/tenants/b/namespaces/default/%s/web",
+		"/api/v1/tenants/" + otherTeam + "/namespaces/default/%s/web",
+		"/api/v1/tenants/system/namespaces/default/%s/web",
 		"/api/v1/tenants/system/namespaces/a/%s/web",
 	} {
 		for _, resource := range []string{"configmaps", "services", "events"} {

@@ -32,6 +32,52 @@ func TestTenantFromIdentityProviders(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
+	of := startProvider(t)
+	p := start(t, of.configure)
+	p.tenant(t, "a")
+	token := func(claims map[string]any) string { return of.token(t, claims) }
+	for _, c := range []struct {
+		name, token, user string
+		code              int
+	}{
+		{"OIDC", token(map[string]any{"sub": "alice", "tenant": "a"}), "oidc:alice", http.StatusCreated},
+		{"webhook", "hook-bob@a", "bob", http.StatusCreated},
+		{"two tenants, of which none is chosen", "hook-carol@a,b", "", http.StatusBadRequest},
+		{"two tenants, one of them the system", "hook-carol@a,system", "", http.StatusUnauthorized},
+		{"no name of a tenant", "hook-dave@A_B", "", http.StatusUnauthorized},
+		{"nobody", "hook-", "", http.StatusUnauthorized},
+	} {
+		cfg := rest.AnonymousClientConfig(p.Admin)
+		cfg.BearerToken, cfg.QPS = c.token, -1
+		code, body := do(t, cfg, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, nil)
+		if code != c.code || (c.user != "" && !strings.Contains(body, `"username":"`+c.user+`"`)) {
+			t.Errorf("%s: %d %.400s", c.name, code, body)
+		}
+		if c.user == "" {
+			continue
+		}
+		if code, _ := get(t, cfg, "/api/v1/tenantplacements"); code != http.StatusForbidden {
+			t.Errorf("%s lists what is the system's: %d", c.name, code)
+		}
+		if code, body := do(t, cfg, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{"spec":{"nonResourceAttributes":{"path":"/version","verb":"get"}}}`, nil); code != http.StatusCreated ||
+			!strings.Contains(body, `"tenant":"a"`) && !strings.Contains(body, `"allowed":true`) {
+			t.Errorf("%s asks for his rights: %d %.300s", c.name, code, body)
+		}
+	}
+}
+
+// provider is an OIDC provider, and a webhook that authenticates tokens hook-USER@TENANT,TENANT.
+type provider struct {
+	issuer string
+	key    *rsa.PrivateKey
+	// args are those of the API server.
+	args []string
+}
+
+// startProvider starts one that ends with the test.
+func startProvider(t *testing.T) *provider {
+	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -62,10 +108,10 @@ func TestTenantFromIdentityProviders(t *testing.T) {
 		}
 		writeJSON(w, review)
 	})
-	provider := httptest.NewTLSServer(mux)
-	defer provider.Close()
-	issuer = provider.URL
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw}))
+	server := httptest.NewTLSServer(mux)
+	t.Cleanup(server.Close)
+	issuer = server.URL
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -96,43 +142,18 @@ users: [{name: a4s, user: {}}]
 contexts: [{name: hook, context: {cluster: hook, user: a4s}}]
 current-context: hook
 `, issuer, write("ca.pem", ca)))
-	p := start(t, func(cfg *config.Server) {
-		cfg.KubeAPIServerArgs = []string{"authentication-config=" + structured,
-			"authentication-token-webhook-config-file=" + webhook, "authentication-token-webhook-version=v1"}
-	})
-	p.tenant(t, "a")
-	token := func(claims map[string]any) string {
-		claims["iss"], claims["aud"], claims["exp"] = issuer, "a4s", time.Now().Add(time.Hour).Unix()
-		return signed(t, key, claims)
-	}
-	for _, c := range []struct {
-		name, token, user string
-		code              int
-	}{
-		{"OIDC", token(map[string]any{"sub": "alice", "tenant": "a"}), "oidc:alice", http.StatusCreated},
-		{"webhook", "hook-bob@a", "bob", http.StatusCreated},
-		{"two tenants", "hook-carol@a,b", "", http.StatusUnauthorized},
-		{"no name of a tenant", "hook-dave@A_B", "", http.StatusUnauthorized},
-		{"nobody", "hook-", "", http.StatusUnauthorized},
-	} {
-		cfg := rest.AnonymousClientConfig(p.Admin)
-		cfg.BearerToken, cfg.QPS = c.token, -1
-		code, body := do(t, cfg, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, nil)
-		if code != c.code || (c.user != "" && !strings.Contains(body, `"username":"`+c.user+`"`)) {
-			t.Errorf("%s: %d %.400s", c.name, code, body)
-		}
-		if c.user == "" {
-			continue
-		}
-		if code, _ := get(t, cfg, "/api/v1/tenantplacements"); code != http.StatusForbidden {
-			t.Errorf("%s lists what is the system's: %d", c.name, code)
-		}
-		if code, body := do(t, cfg, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-			`{"spec":{"nonResourceAttributes":{"path":"/version","verb":"get"}}}`, nil); code != http.StatusCreated ||
-			!strings.Contains(body, `"tenant":"a"`) && !strings.Contains(body, `"allowed":true`) {
-			t.Errorf("%s asks for his rights: %d %.300s", c.name, code, body)
-		}
-	}
+	return &provider{issuer: issuer, key: key, args: []string{"authentication-config=" + structured,
+		"authentication-token-webhook-config-file=" + webhook, "authentication-token-webhook-version=v1"}}
+}
+
+// configure has a server ask it.
+func (p *provider) configure(cfg *config.Server) { cfg.KubeAPIServerArgs = p.args }
+
+// token is one of OIDC.
+func (p *provider) token(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	claims["iss"], claims["aud"], claims["exp"] = p.issuer, "a4s", time.Now().Add(24*time.Hour).Unix()
+	return signed(t, p.key, claims)
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
