@@ -68,12 +68,13 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if err != nil {
 		return nil, err
 	}
-	if n.runtimes.registries, err = registries.Load(cfg.PrivateRegistry); err != nil {
+	if n.runtimes.registries, err = registries.Follow(cfg.PrivateRegistry); err != nil {
 		return nil, err
 	}
 	if n.runtimes.chosen, err = n.kubelet.options(unknownCluster(), "", "").Chosen(); err != nil {
 		return nil, err
 	}
+	n.health.registries = n.runtimes.registries
 	if err := n.runtimes.check(); err != nil {
 		return nil, err
 	}

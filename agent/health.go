@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/agent/origin/route"
 	"github.com/a4s-io/a4s/agent/runtime/mux"
+	"github.com/a4s-io/a4s/agent/runtime/registries"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/noderuntime"
@@ -27,15 +28,17 @@ import (
 
 // nodeHealth is what checks of the node know of it.
 type nodeHealth struct {
-	cfg       *config.Agent
-	dir       string // <data-dir>/agent
-	access    *access
-	filter    netfilter.Mode
-	filterWhy string
-	joined    atomic.Pointer[join.Result] // set with the pod network
-	client    atomic.Pointer[kubernetes.Clientset]
-	mux       atomic.Pointer[mux.Mux]
-	router    atomic.Pointer[route.Router] // to the partitions of the cluster
+	cfg    *config.Agent
+	dir    string // <data-dir>/agent
+	access *access
+	// registries are followed where a4s runs containerd.
+	registries *registries.Followed
+	filter     netfilter.Mode
+	filterWhy  string
+	joined     atomic.Pointer[join.Result] // set with the pod network
+	client     atomic.Pointer[kubernetes.Clientset]
+	mux        atomic.Pointer[mux.Mux]
+	router     atomic.Pointer[route.Router] // to the partitions of the cluster
 }
 
 // watch lets a monitor watch over the node. With events, it writes Events as this
@@ -52,6 +55,7 @@ func (h *nodeHealth) watch(m *health.Monitor, events bool) {
 		m.Set(health.PacketFilterDegraded, "", h.filterWhy)
 	}
 	m.Add("runtimes", h.checkRuntimesReady)
+	m.Add("registries", h.registries.Check)
 	m.Add("node", h.checkNode)
 	m.Add("DNS", h.checkDNS)
 	m.Add("certificates of the node", health.Certificates(uses))

@@ -40,7 +40,7 @@ type runtimeSet struct {
 	cfg        *config.Agent
 	dir        string // <data-dir>/agent
 	host       host.Info
-	registries *registries.Config
+	registries *registries.Followed
 	chosen     kubelet.Chosen        // what the kubelet's configuration says
 	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
 	payload    *payload.Payload      // nil until start
@@ -64,6 +64,7 @@ func (r *runtimeSet) start(ctx context.Context, group *component.Group) error {
 		return err
 	}
 	if r.builtin(workload.Container) {
+		group.Start(ctx, r.registries.Component())
 		group.Start(ctx, containerd.New(r.containerd()))
 	}
 	if r.builtin(workload.VM) {

@@ -60,6 +60,8 @@ const (
 	OneServerAway        Code = "one-server-unreachable"
 	NodeNotReady         Code = "node-not-ready"
 	RuntimeNotReady      Code = "runtime-not-ready"
+	RegistriesUnusable   Code = "registries-file-unusable"
+	RegistriesWaiting    Code = "registries-credentials-waiting"
 	IsolationNotEnforced Code = "isolation-not-enforced"
 	PacketFilterDegraded Code = "packet-filter-degraded"
 	DNSNotServing        Code = "dns-not-serving"
@@ -229,6 +231,12 @@ func Conditions() []Condition {
 			Cause:     "it is starting, has crashed, or waits for the pod network",
 			Fix:       "see its log: agent/containerd/containerd.log in the data directory for containerd",
 			DependsOn: []Code{DiskFull, DiskReadOnly}, TimeToVisible: 15 * time.Second},
+		{Code: RegistriesUnusable, Severity: Error, Title: "The registries file cannot be used",
+			Cause: "it has a mistake since it was changed; what it said before holds, until a4s starts again",
+			Fix:   "correct what the detail names: it is read again at once"},
+		{Code: RegistriesWaiting, Severity: Warning, Title: "Credentials of registries wait for a restart",
+			Cause: "they were changed in the registries file; containerd reads them when it starts, all else at once",
+			Fix:   "restart a4s on this node; pods run on"},
 		{Code: NodeNotReady, Severity: Error, Title: "The node is not ready for pods",
 			Cause:         "what the kubelet says is in the detail",
 			Fix:           "see the log of component kubelet",

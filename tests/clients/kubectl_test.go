@@ -85,6 +85,13 @@ func (k *kubectl) discovery(t *testing.T) {
 	}
 	k.fails(t, "get --raw /api/v1/tenantplacements", `Forbidden`)
 	k.shows(t, "get --raw /api/v1/nodes", `"items": ?\[\]`)
+	// What the space has not is a kind nevertheless, by its short name too.
+	for _, kind := range []string{"nodes", "no", "ds", "csr", "ip"} {
+		k.shows(t, "get "+kind, `No resources found`)
+	}
+	k.shows(t, "create clusterrole all-kinds --dry-run=server -o yaml --verb=get,list "+
+		"--resource=nodes,no,daemonsets.apps,csr,ipaddresses", `^  - nodes$`, `^  - daemonsets$`,
+		`^  - certificatesigningrequests$`, `^  - ipaddresses$`)
 	const daemonSet = "-f testdata/kubectl/daemonset.json"
 	k.fails(t, "create "+daemonSet, `[Ff]orbidden.*a DaemonSet runs on every node`)
 	k.fails(t, "create --raw /apis/apps/v1/namespaces/default/daemonsets "+daemonSet,

@@ -38,7 +38,7 @@ type templateData struct {
 	SystemdCgroup                      bool
 }
 
-func (o Options) templateData() templateData {
+func (o Options) templateData(auths map[string]registries.Auth) templateData {
 	d := templateData{
 		Root:                o.rootDir(),
 		State:               o.StateDir,
@@ -48,7 +48,7 @@ func (o Options) templateData() templateData {
 		Snapshotter:         o.Snapshotter,
 		PauseImage:          o.PauseImage,
 		CertsDir:            o.certsDir(),
-		Auths:               o.Registries.Auths(),
+		Auths:               auths,
 		RestrictOOMScoreAdj: !o.Host.CanLowerOOMScore,
 		CNIBinDir:           o.CNIBinDir,
 		CNIConfDir:          o.CNIConfDir,
@@ -78,7 +78,7 @@ func (o Options) validate() error {
 
 // config renders the configuration. user is the content of the user's
 // template, nil when there is none.
-func (o Options) config(user []byte) ([]byte, error) {
+func (o Options) config(user []byte, auths map[string]registries.Auth) ([]byte, error) {
 	t, err := template.New("base").Funcs(template.FuncMap{"toml": tomlString}).
 		Option("missingkey=error").Parse(baseTemplate)
 	if err != nil {
@@ -97,7 +97,7 @@ func (o Options) config(user []byte) ([]byte, error) {
 		}
 	}
 	var b bytes.Buffer
-	if err := t.Execute(&b, o.templateData()); err != nil {
+	if err := t.Execute(&b, o.templateData(auths)); err != nil {
 		return nil, mistake(err)
 	}
 	var check map[string]any
@@ -118,7 +118,7 @@ func (o Options) Validate() error {
 	if err != nil {
 		return err
 	}
-	_, err = o.config(user)
+	_, err = o.config(user, o.Registries.Config().Auths())
 	return err
 }
 
@@ -145,11 +145,12 @@ func (o Options) writeConfig() error {
 	if err != nil {
 		return err
 	}
-	content, err := o.config(user)
+	known, err := o.Registries.Begin(o.certsDir())
 	if err != nil {
 		return err
 	}
-	if err := o.Registries.Write(o.certsDir()); err != nil {
+	content, err := o.config(user, known.Auths())
+	if err != nil {
 		return err
 	}
 	// It may hold the credentials of registries.

@@ -33,14 +33,14 @@ func TestConfigGolden(t *testing.T) {
 	systemd := sampleOptions()
 	systemd.Host = host.Info{CgroupV2: true, Systemd: true, CanLowerOOMScore: true}
 	systemd.Debug = true
-	systemd.Registries = &registries.Config{Configs: map[string]registries.Host{
+	systemd.Registries = registries.Fixed(&registries.Config{Configs: map[string]registries.Host{
 		"a.example:5000": {Auth: &registries.Auth{Username: "u", Password: `p"\w`}},
-	}}
+	}})
 	native := sampleOptions()
 	native.Snapshotter = "native"
 	for name, o := range map[string]Options{"systemd": systemd, "restricted": native} {
 		t.Run(name, func(t *testing.T) {
-			got, err := o.config(nil)
+			got, err := o.config(nil, o.Registries.Config().Auths())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestConfigGolden(t *testing.T) {
 
 func TestUserTemplate(t *testing.T) {
 	o := sampleOptions()
-	got, err := o.config([]byte("{{ template \"base\" . }}\n[plugins.'x']\n  y = {{ toml .Socket }}\n"))
+	got, err := o.config([]byte("{{ template \"base\" . }}\n[plugins.'x']\n  y = {{ toml .Socket }}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestUserTemplate(t *testing.T) {
 		"not TOML":      "= 1",
 		"a table twice": "{{ template \"base\" . }}\n[debug]\n",
 	} {
-		_, err := o.config([]byte(text))
+		_, err := o.config([]byte(text), nil)
 		var input *problem.Input
 		if !errors.As(err, &input) || input.Source != o.templateFile() {
 			t.Errorf("%s: error = %v, want a problem.Input that names %s", name, err, o.templateFile())

@@ -36,7 +36,7 @@ type Options struct {
 	// Snapshotter is the snapshotter; empty means overlayfs.
 	Snapshotter string
 	// Registries are the private registries; nil means none.
-	Registries *registries.Config
+	Registries *registries.Followed
 	// Host is what the machine allows.
 	Host host.Info
 	// Debug raises containerd's log level.
@@ -74,7 +74,7 @@ func (o Options) withDefaults() Options {
 		o.Snapshotter = "overlayfs"
 	}
 	if o.Registries == nil {
-		o.Registries = &registries.Config{}
+		o.Registries = registries.Fixed(&registries.Config{})
 	}
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)

@@ -6,7 +6,11 @@
 // and the key; nothing that the file asks for is dropped silently. containerd
 // cannot rewrite repository names by regular expression, so a rewrite is
 // accepted only where it adds a path prefix to every name, which hosts.toml
-// can express. The directory that Write fills belongs to this package.
+// can express. The directory that Write fills belongs to this package, and can
+// be written while containerd reads it, which it does for each pull. Followed
+// reads the file again when it changes; a file with a mistake changes nothing.
+// Credentials are in containerd's own configuration, which it reads when it
+// starts.
 //
 // Packages under agent/ and cmd may import it. It imports no Kubernetes code.
 package registries

@@ -3,6 +3,7 @@ package registries
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -15,28 +16,83 @@ import (
 // dockerAPI is the host that containerd asks for images of docker.io.
 const dockerAPI = "registry-1.docker.io"
 
+// hostsFile is what containerd reads in the directory of a registry.
+const hostsFile = "hosts.toml"
+
 // Write makes dir hold one hosts.toml per registry of the file and nothing
-// else. It is containerd's registry.config_path.
+// else. It is containerd's registry.config_path, and containerd may read it
+// meanwhile: of each registry it finds what was there before or what is there
+// then.
 func (c *Config) Write(dir string) error {
 	files, err := c.hostFiles()
 	if err != nil {
 		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("clearing the registry settings: %w", err)
 	}
 	// The directory is made even when it stays empty: containerd falls back
 	// to directories under /etc otherwise.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the registry settings: %w", err)
 	}
+	aside := dir + ".new"
+	if err := errors.Join(os.RemoveAll(aside), os.Mkdir(aside, 0o700)); err != nil {
+		return fmt.Errorf("making the registry settings: %w", err)
+	}
+	defer os.RemoveAll(aside) //nolint:errcheck // the next one does it
 	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-			return fmt.Errorf("making the registry settings: %w", err)
-		}
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+		if err := replace(filepath.Join(dir, name), filepath.Join(aside, name), content); err != nil {
 			return fmt.Errorf("writing the registry settings: %w", err)
+		}
+	}
+	return removeOthers(dir, files)
+}
+
+// replace makes a file with its directory, or the file in the directory that is there.
+func replace(path, aside string, content []byte) error {
+	if err := os.Mkdir(filepath.Dir(aside), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(aside, content, 0o600); err != nil {
+		return err
+	}
+	if st, err := os.Lstat(filepath.Dir(path)); err == nil && st.IsDir() {
+		return os.Rename(aside, path)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Dir(aside), filepath.Dir(path))
+}
+
+// removeOthers removes what else is in a directory, and beside the files in it.
+func removeOthers(dir string, files map[string][]byte) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("reading the registry settings: %w", err)
+	}
+	for _, e := range entries {
+		if _, ok := files[filepath.Join(e.Name(), hostsFile)]; !ok {
+			err = os.RemoveAll(filepath.Join(dir, e.Name()))
+		} else {
+			err = removeBeside(filepath.Join(dir, e.Name()))
+		}
+		if err != nil {
+			return fmt.Errorf("removing registry settings: %w", err)
+		}
+	}
+	return nil
+}
+
+func removeBeside(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == hostsFile {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -72,7 +128,7 @@ func (c *Config) hostFiles() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[filepath.Join(directory(name), "hosts.toml")] = content
+		files[filepath.Join(directory(name), hostsFile)] = content
 	}
 	return files, nil
 }

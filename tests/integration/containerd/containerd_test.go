@@ -97,13 +97,16 @@ func (n *node) start() {
 		if err := os.WriteFile(file, []byte(n.registries), 0o600); err != nil {
 			n.t.Fatal(err)
 		}
-		if o.Registries, err = registries.Load(file); err != nil {
+		if o.Registries, err = registries.Follow(file); err != nil {
 			n.t.Fatal(err)
 		}
 	}
 	n.group = component.NewGroup(logrus.WithField("test", n.t.Name()))
 	ctx, cancel := context.WithTimeout(n.ctx, startLimit)
 	defer cancel()
+	if o.Registries != nil {
+		n.group.Start(ctx, o.Registries.Component())
+	}
 	if err := n.group.StartAndWait(ctx, containerd.New(o)); err != nil {
 		log, _ := os.ReadFile(containerd.LogFile(n.Data))
 		n.t.Fatalf("containerd is not ready: %v; %+v\n%s", err, n.group.States(), log)

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/sirupsen/logrus"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/a4s-io/a4s/agent/runtime/images"
 )
 
 // TestRegistry checks that a pull list goes to the mirror of the registries
-// file, with its prefix and its credential.
+// file, with its prefix and its credential, and that a changed file needs no restart.
 func TestRegistry(t *testing.T) {
 	n := newNode(t)
 	var asked atomic.Value // the path of the first request with the credential
@@ -54,5 +55,24 @@ configs:
 	n.waitFor("the mirror is asked with the credential", func() bool { return asked.Load() != nil })
 	if got, want := asked.Load(), "/v2/hub/a/b/manifests/1"; got != want {
 		t.Errorf("the mirror was asked for %v, want %v", got, want)
+	}
+	// The file is read again while containerd runs.
+	var later atomic.Value
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		later.CompareAndSwap(nil, r.URL.Path)
+		http.NotFound(w, r)
+	}))
+	defer other.Close()
+	if err := os.WriteFile(filepath.Join(n.Data, "registries.yaml"),
+		[]byte(strings.Replace(n.registries, mirror.URL, other.URL, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.waitFor("another mirror is asked", func() bool {
+		_, _ = n.images.PullImage(n.ctx, &runtimeapi.PullImageRequest{
+			Image: &runtimeapi.ImageSpec{Image: "registry.invalid/a/c:1"}})
+		return later.Load() != nil
+	})
+	if got, want := later.Load(), "/v2/hub/a/c/manifests/1"; got != want {
+		t.Errorf("the other mirror was asked for %v, want %v", got, want)
 	}
 }

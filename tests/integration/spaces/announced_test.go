@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/tests/nstest"
@@ -52,6 +53,7 @@ func TestAnnouncedKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testShortNames(t, a)
 	const word = "zqcanaryzq"
 	specs := announcedSpecs(t, word)
 	for _, k := range kinds.Rows() {
@@ -127,6 +129,29 @@ func TestAnnouncedKinds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// testShortNames expects that clients which map names to resources find those that a tenant has not,
+// as in a cluster.
+func testShortNames(t *testing.T, s *space) {
+	t.Helper()
+	found, err := restmapper.GetAPIGroupResources(s.client.Discovery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(found), s.client.Discovery(),
+		func(warning string) { t.Error(warning) })
+	for name, kind := range map[string]string{"no": "Node", "nodes": "Node", "ds": "DaemonSet",
+		"csr": "CertificateSigningRequest", "ip": "IPAddress", "ipaddresses": "IPAddress"} {
+		gvk, err := mapper.KindFor(schema.GroupVersionResource{Resource: name})
+		if err != nil || gvk.Kind != kind {
+			t.Errorf("%s is %v, %v, want %s", name, gvk, err, kind)
+			continue
+		}
+		if _, err := mapper.RESTMapping(gvk.GroupKind()); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
 	}
 }
 

@@ -1,14 +1,21 @@
 package spaces_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
@@ -92,4 +99,76 @@ func TestLargeDefinitions(t *testing.T) {
 		_, err := a.definitions(t).Create(ctx, small, metav1.CreateOptions{})
 		return err == nil, nil // for a moment the others still count
 	})
+}
+
+// TestDefinitionsOfPrograms weighs real definitions, in two tenants one after the other. They are
+// in files below A4S_TEST_DEFINITIONS, in a directory for each program.
+func TestDefinitionsOfPrograms(t *testing.T) {
+	root := os.Getenv("A4S_TEST_DEFINITIONS")
+	if root == "" {
+		t.Skip("A4S_TEST_DEFINITIONS names no directory")
+	}
+	if !nstest.Isolate(t) {
+		return
+	}
+	programs, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil)
+	for _, tenant := range []string{"a", "b"} {
+		s := p.bareTenant(t, tenant)
+		first := holds(t, p)
+		profile(t, "before-"+tenant)
+		before, taken, many := first, int64(0), 0
+		for _, of := range programs {
+			here := definitionsIn(t, filepath.Join(root, of.Name()))
+			for _, crd := range here {
+				if _, err := s.definitions(t).Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
+					t.Errorf("%s is refused: %v", crd.Name, err)
+					continue
+				}
+				for _, v := range crd.Spec.Versions {
+					if v.Served {
+						s.serves(t, schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name,
+							Resource: crd.Spec.Names.Plural})
+					}
+				}
+			}
+			now, after := p.usage(t, tenant, tenantapi.LimitDefinitionBytes).Used, holds(t, p)
+			t.Logf("%s: %-20s %3d definitions, %5d KiB, %6.1f MiB of heap", tenant, of.Name(), len(here),
+				(now.Value()-taken)>>10, float64(after.heap-before.heap)/(1<<20))
+			before, taken, many = after, now.Value(), many+len(here)
+		}
+		profile(t, "after-"+tenant)
+		t.Logf("%s: all %3d definitions, %d KiB, %d MiB of heap", tenant, many, taken>>10,
+			(before.heap-first.heap)>>20)
+	}
+}
+
+// definitionsIn are those in the files of a directory.
+func definitionsIn(t *testing.T, dir string) (out []*apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if err := documents.Decode(crd); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", f.Name(), err)
+			}
+			if crd.Kind == "CustomResourceDefinition" {
+				out = append(out, crd)
+			}
+		}
+	}
+	return out
 }
