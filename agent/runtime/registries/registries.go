@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -78,12 +79,25 @@ func Load(file string) (*Config, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return nil, &problem.Input{Source: file, Err: err, Want: `the keys "mirrors" and "configs" as documented`}
+		return nil, &problem.Input{Source: file, Err: withoutValues(err), Want: `the keys "mirrors" and "configs" as documented`}
 	}
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// quoted is what messages of yaml show of a value, which can be a secret.
+var quoted = regexp.MustCompile("`[^`]*`")
+
+// withoutValues is a mistake in the file without what stands there: it is shown where more than
+// root can read.
+func withoutValues(err error) error {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return errors.New(quoted.ReplaceAllString(strings.Join(wrong.Errors, "; "), "a value"))
 }
 
 // bad returns the mistake at a key of the file. Secrets are never its value.

@@ -166,6 +166,21 @@ func TestLoadRejects(t *testing.T) {
 	}
 }
 
+// TestMistakesShowNoSecrets: where a secret stands in the wrong place, too.
+func TestMistakesShowNoSecrets(t *testing.T) {
+	for _, content := range []string{
+		"configs: {r.example: {auth: s3cret}}",
+		"configs: {r.example: {auth: {username: u, password: [s3cret]}}}",
+		"configs: [s3cret]",
+		"configs: s3cret",
+	} {
+		_, err := load(t, content)
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "line 1") {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+}
+
 func TestLoadMissingFile(t *testing.T) {
 	var input *problem.Input
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.As(err, &input) {

@@ -121,10 +121,12 @@ func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root stri
 // rest of it for each page.
 func stream(
 	ctx context.Context, client *clientv3.Client, r keyRange, revision int64, read func(*mvccpb.KeyValue),
+	options ...clientv3.OpOption,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	chunks, err := client.GetStream(ctx, r.from, clientv3.WithRange(r.end), clientv3.WithRev(revision))
+	options = append(options, clientv3.WithRange(r.end), clientv3.WithRev(revision))
+	chunks, err := client.GetStream(ctx, r.from, options...)
 	if err != nil {
 		return err
 	}

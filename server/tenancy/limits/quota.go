@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +21,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
-// usageWait is how long who reads a Tenant waits until it is known what it uses.
-const usageWait = time.Second
+// countedForReaders is of how many tenants at once it is counted what they have because somebody
+// reads the Tenant: a list can have thousands, and writes come first.
+const countedForReaders = 2
 
 // quotaUse is what an object uses of what quotas of its tenant name.
 type quotaUse struct{ uses numbers }
@@ -49,10 +52,23 @@ func newCounting(limits map[string]resource.Quantity) *counting {
 	return c
 }
 
-// covers reports whether all these limits are counted.
+// join has what another one counts counted, too.
+func (c *counting) join(other *counting) {
+	for name, of := range other.names {
+		if _, ok := c.names[name]; !ok {
+			c.names[name] = of
+			c.resources[of.Resource] = append(c.resources[of.Resource], name)
+		}
+	}
+}
+
+// covers reports whether all these limits are counted that can be.
 func (c *counting) covers(limits map[string]resource.Quantity) bool {
 	for name := range limits {
-		if _, ok := c.names[name]; !ok {
+		if _, ok := c.names[name]; ok {
+			continue
+		}
+		if _, err := tenantapi.QuotaOf(name); err == nil { // else by another version
 			return false
 		}
 	}
@@ -112,7 +128,15 @@ type still struct{ clock.RealClock }
 func (still) Now() time.Time { return time.Time{} }
 
 // quotas are what is counted by names, of the tenants that have such limits.
-type quotas struct{ tenants sync.Map } // tenant -> *counting
+type quotas struct {
+	tenants sync.Map     // tenant -> *counting
+	readers atomic.Int32 // who counts because somebody reads a Tenant
+}
+
+// still tells whether it is this that is counted of a tenant.
+func (q *quotas) still(tenant string, c *counting) func() bool {
+	return func() bool { return q.of(tenant) == c }
+}
 
 // of is nil for a tenant without.
 func (q *quotas) of(tenant string) *counting {
@@ -122,8 +146,9 @@ func (q *quotas) of(tenant string) *counting {
 	return nil
 }
 
-// want has what the limits name counted. The second is true for who has to count what there
-// is already.
+// want has what the limits name counted, besides what is counted already: who still sees the
+// Tenant as it was before does not have it counted anew. The second is true for who has to count
+// what there is.
 func (q *quotas) want(tenant string, limits map[string]resource.Quantity) (c *counting, begins bool) {
 	for {
 		now := q.of(tenant)
@@ -131,6 +156,9 @@ func (q *quotas) want(tenant string, limits map[string]resource.Quantity) (c *co
 			return now, false
 		}
 		c = newCounting(limits)
+		if now != nil {
+			c.join(now)
+		}
 		if now != nil && q.tenants.CompareAndSwap(tenant, now, c) {
 			return c, true
 		}
@@ -142,28 +170,34 @@ func (q *quotas) want(tenant string, limits map[string]resource.Quantity) (c *co
 	}
 }
 
-// awaitQuota waits until it is known what a tenant uses of these limits.
-func (l *Limits) awaitQuota(
-	ctx context.Context, tenant string, limits map[string]resource.Quantity, atMost time.Duration,
-) (*counting, error) {
+// countQuota has counted what these limits name.
+func (l *Limits) countQuota(tenant string, limits map[string]resource.Quantity) *counting {
 	c, begins := l.quotas.want(tenant, limits)
 	if begins {
 		go l.recount(tenant, c)
 	}
+	return c
+}
+
+// known waits until what there was is counted, too.
+func (c *counting) known(ctx context.Context) error {
 	select {
 	case <-c.done:
-		return c, c.err
+		return c.err
 	default:
 	}
-	timeout := time.NewTimer(atMost)
+	seat := fairqueue.Of(ctx)
+	seat.BeginWait()
+	defer seat.EndWait()
+	timeout := time.NewTimer(loadTimeout)
 	defer timeout.Stop()
 	select {
 	case <-c.done:
-		return c, c.err
+		return c.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	case <-timeout.C:
-		return nil, context.DeadlineExceeded
+		return context.DeadlineExceeded
 	}
 }
 
@@ -176,17 +210,21 @@ func (w *write) reserveQuota(
 		return nil
 	}
 	for {
+		c := w.limits.countQuota(w.tenant, limits)
+		w.extra.quota = c.uses(w.resource, obj)
+		if w.extra.quota == nil || !was.exists && w.belongsToSpace(w.name) ||
+			was.exists && (!c.values(w.resource) || marks(was, obj)) {
+			return nil // it takes nothing more
+		}
 		// The system waits, too: nothing that serves is needed to count.
-		c, err := w.limits.awaitQuota(ctx, w.tenant, limits, loadTimeout)
+		err := c.known(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, errRecounted):
+			continue
 		case err != nil:
 			return notCounted()
-		}
-		w.extra.quota = c.uses(w.resource, obj)
-		if w.extra.quota == nil || !was.exists && w.belongsToSpace(w.name) {
-			return nil
 		}
 		need := maps.Clone(w.extra.quota.uses)
 		if was.exists {
@@ -216,14 +254,13 @@ func quotaOfService(ctx context.Context, l *Limits, t *tenantapi.Tenant, service
 	if t == nil || len(limits) == 0 {
 		return nil
 	}
-	c, err := l.awaitQuota(ctx, t.Name, limits, loadTimeout)
-	if err != nil {
-		return notCounted()
-	}
-	services := schema.GroupResource{Resource: "services"}
+	c, services := l.countQuota(t.Name, limits), schema.GroupResource{Resource: "services"}
 	uses := c.uses(services, service)
 	if uses == nil {
 		return nil
+	}
+	if err := c.known(ctx); err != nil {
+		return notCounted()
 	}
 	need := maps.Clone(uses.uses)
 	if old != nil {
@@ -269,13 +306,43 @@ func quotaNumber(name string, limit resource.Quantity) int64 {
 	return limit.Value()
 }
 
-// quotaUsage is what a tenant uses of its limits by names, nothing as long as it is not known.
+// countForReader has counted what these limits name, if few readers have at the moment.
+func (l *Limits) countForReader(tenant string, limits map[string]resource.Quantity) {
+	if l.quotas.readers.Add(1) > countedForReaders {
+		l.quotas.readers.Add(-1)
+		return
+	}
+	c, begins := l.quotas.want(tenant, limits)
+	if !begins {
+		l.quotas.readers.Add(-1)
+		return
+	}
+	go func() {
+		defer l.quotas.readers.Add(-1)
+		l.recount(tenant, c)
+	}()
+}
+
+// quotaUsage is what a tenant uses of its limits by names, nothing as long as it is not known:
+// then it is counted for who reads it the next time.
 func quotaUsage(l *Limits, t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	limits := l.limitsOf(t).Quota
 	if len(limits) == 0 {
 		return nil
 	}
-	if _, err := l.awaitQuota(context.Background(), t.Name, limits, usageWait); err != nil {
+	c := l.quotas.of(t.Name)
+	if c == nil || !c.covers(limits) {
+		if t.DeletionTimestamp == nil {
+			l.countForReader(t.Name, limits)
+		}
+		return nil
+	}
+	select {
+	case <-c.done:
+		if c.err != nil {
+			return nil
+		}
+	default:
 		return nil
 	}
 	used := l.accounting.usedQuota(t.Name)

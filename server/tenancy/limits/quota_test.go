@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -106,13 +107,14 @@ func TestUsesByNames(t *testing.T) {
 	}
 }
 
+func always() bool { return true }
+
 // TestQuotaIsExact: whatever happens at once, as much is made as there is room for.
 func TestQuotaIsExact(t *testing.T) {
 	l, none, bounds := newAccounting(), amounts{}, unbounded()
 	limits := quotaOf("count/jobs.batch", "7", "cpu", "1500m")
 	var revision, made atomic.Int64
 	used := charge{quota: &quotaUse{numbers{"count/jobs.batch": 1, "cpu": 300, "memory": 9}}}
-	always := func() bool { return true }
 	create := func(name string, succeeds bool) bool {
 		if _, _, err := l.reserveQuota("t", used.quota.uses, limits, always); err != nil {
 			return false
@@ -171,7 +173,7 @@ func TestCountingAnewIsTheSame(t *testing.T) {
 		running.put("t", key, i, 1, isObject, charge{pods: i, quota: uses(i)})
 		anew.put("t", key, i, 1, isObject, charge{pods: i, quota: &quotaUse{numbers{"secrets": i}}})
 	}
-	anew.dropQuota("t")
+	anew.dropQuota("t", always)
 	if got := anew.usedQuota("t"); len(got) > 0 {
 		t.Errorf("%v is left of other names", got)
 	}
@@ -181,7 +183,7 @@ func TestCountingAnewIsTheSame(t *testing.T) {
 	anew.remove("t", "k4", 61)
 	for range 2 { // a second reading changes nothing
 		for i := range int64(50) { // as it was before
-			anew.setQuota("t", fmt.Sprintf("k%d", i), i, uses(i))
+			anew.setQuota("t", fmt.Sprintf("k%d", i), i, uses(i), always)
 		}
 	}
 	got, want := anew.usedQuota("t"), running.usedQuota("t")
@@ -191,13 +193,85 @@ func TestCountingAnewIsTheSame(t *testing.T) {
 	if anew.used("t") != running.used("t") {
 		t.Errorf("%v, want %v", anew.used("t"), running.used("t"))
 	}
-	anew.setQuota("other", "k", 1, uses(1))
+	anew.setQuota("other", "k", 1, uses(1), always)
 	for i := range int64(50) {
 		anew.remove("t", fmt.Sprintf("k%d", i), 100)
 	}
 	if len(anew.accounts) > 0 {
 		t.Errorf("accounts of nobody: %v", anew.usedQuota("t"))
 	}
+}
+
+// TestAnotherCountingEndsTheOne: who counted by other names changes nothing any more.
+func TestAnotherCountingEndsTheOne(t *testing.T) {
+	l := New(Options{})
+	first, _ := l.quotas.want("t", quotaOf("pods", "1"))
+	second, begins := l.quotas.want("t", quotaOf("cpu", "1"))
+	if _, again := l.quotas.want("t", quotaOf("pods", "1")); !begins || again || !second.covers(quotaOf("pods", "2")) {
+		t.Error("who sees the Tenant as it was has it counted anew")
+	}
+	of := charge{quota: &quotaUse{numbers{"cpu": 300, "pods": 1}}}
+	l.accounting.put("t", "k", 1, 1, isObject, of)
+	l.accounting.dropQuota("t", l.quotas.still("t", first))
+	if l.accounting.setQuota("t", "k", 1, &quotaUse{numbers{"pods": 1}}, l.quotas.still("t", first)) {
+		t.Error("it is not told that it is in vain")
+	}
+	if got := l.accounting.usedQuota("t"); !maps.Equal(got, of.quota.uses) {
+		t.Errorf("%v is used, want %v", got, of.quota.uses)
+	}
+	if !l.accounting.setQuota("t", "k", 1, nil, l.quotas.still("t", second)) || len(l.accounting.usedQuota("t")) > 0 {
+		t.Error("who counts now does not")
+	}
+}
+
+// TestWritesWaitForWhatTheyNeed: while what a tenant has is being counted, only a write waits that
+// takes more of what is counted.
+func TestWritesWaitForWhatTheyNeed(t *testing.T) {
+	tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t"}}
+	l := New(Options{Tenants: &oneTenant{tenant}})
+	limits := quotaOf("cpu", "1", "count/secrets", "1")
+	if _, begins := l.quotas.want("t", limits); !begins {
+		t.Fatal("it is counted already")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		resource string
+		was      before
+		obj      runtime.Object
+		waits    bool
+	}{
+		"what is not counted":        {"configmaps", before{}, &core.ConfigMap{}, false},
+		"a secret":                   {"secrets", before{}, &core.Secret{}, true},
+		"a secret that changes":      {"secrets", before{exists: true}, &core.Secret{}, false},
+		"a pod without requests":     {"pods", before{}, &core.Pod{}, false},
+		"a pod":                      {"pods", before{}, podOf("300m"), true},
+		"a pod that changes":         {"pods", before{exists: true}, podOf("300m"), true},
+		"a pod whose end begins":     {"pods", before{exists: true}, ending(podOf("300m")), false},
+		"a pod that is ending":       {"pods", before{exists: true, deleting: true}, ending(podOf("300m")), true},
+		"a pod that has ended again": {"pods", before{exists: true}, succeeded(podOf("300m")), false},
+	} {
+		s := &limited{stored: stored{resource: schema.GroupResource{Resource: c.resource}}, limits: l}
+		w := &write{limited: s, tenant: "t", name: "default/x", key: "k"}
+		if err := w.reserveQuota(ctx, limits, c.was, c.obj); (err != nil) != c.waits {
+			t.Errorf("%s: %v, want it to wait: %t", name, err, c.waits)
+		}
+	}
+}
+
+func podOf(cpu string) *core.Pod {
+	return &core.Pod{Spec: core.PodSpec{Containers: []core.Container{{Resources: core.ResourceRequirements{
+		Requests: core.ResourceList{"cpu": resource.MustParse(cpu)}}}}}}
+}
+
+func ending(p *core.Pod) *core.Pod {
+	p.DeletionTimestamp = &metav1.Time{Time: metav1.Now().Time}
+	return p
+}
+
+func succeeded(p *core.Pod) *core.Pod {
+	p.Status.Phase = core.PodSucceeded
+	return p
 }
 
 // TestNamesThatAreCountedChange: fewer names are counted on, others begin anew, once.
@@ -244,6 +318,10 @@ func TestQuotaInTheStatus(t *testing.T) {
 	want := "[quota.count/jobs.batch 1/5 quota.requests.cpu 1500m/2 quota.requests.storage 0/1Gi]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
+	}
+	tenant.Spec.Limits.Quota["pods"] = resource.MustParse("1")
+	if quotaUsage(l, tenant) != nil {
+		t.Error("something is said of what is not counted yet")
 	}
 	l.Forget("t")
 	if l.quotas.of("t") != nil {

@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,16 +20,18 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// recountTimeout bounds the reading of what one tenant has of what its quotas name.
-const recountTimeout = time.Minute
+// recountTimeout bounds the reading of what one tenant has of what its quotas name. Who
+// asks after it begins anew, so it is longer than the largest space takes.
+const recountTimeout = 10 * time.Minute
 
 // recount counts by names of quotas what a tenant has already. What is written meanwhile is
 // counted by them, too, so a key is passed over unless it is known as it was read: it
-// is counted by who knows better.
+// is counted by who knows better. When other names are to be counted it changes nothing any
+// more, and ends: who counts those reads all of it.
 func (l *Limits) recount(tenant string, c *counting) {
 	ctx, cancel := context.WithTimeout(context.Background(), recountTimeout)
 	defer cancel()
-	l.accounting.dropQuota(tenant)
+	l.accounting.dropQuota(tenant, l.quotas.still(tenant, c))
 	if c.err = readQuota(ctx, l, tenant, c); c.err != nil {
 		l.quotas.tenants.CompareAndDelete(tenant, c) // who asks next begins anew
 		if l.log != nil {
@@ -39,6 +43,9 @@ func (l *Limits) recount(tenant string, c *counting) {
 
 // readQuota reads the keys of the resources that count, and values where they say something.
 func readQuota(ctx context.Context, l *Limits, tenant string, c *counting) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	current := l.quotas.still(tenant, c)
 	for r := range c.resources {
 		client, root, prefixes, err := l.keys.placesOf(r)
 		if err != nil {
@@ -50,12 +57,28 @@ func readQuota(ctx context.Context, l *Limits, tenant string, c *counting) error
 		}
 		for _, prefix := range prefixes {
 			of := space.TenantPrefix(prefix, tenant)
-			err := pages(ctx, client, keyRange{of, clientv3.GetPrefixRangeEnd(of)}, 0, func(kv *mvccpb.KeyValue) {
+			places := keyRange{of, clientv3.GetPrefixRangeEnd(of)}
+			read := func(kv *mvccpb.KeyValue) {
 				key := string(kv.Key)
-				if s, owner, ok := l.keys.owner(root, key); ok && owner == tenant && s.resource == r {
-					l.accounting.setQuota(tenant, key, kv.ModRevision, s.charge(ctx, key, kv.Value, c).quota)
+				s, owner, ok := l.keys.owner(root, key)
+				if !ok || owner != tenant || s.resource != r {
+					return
 				}
-			}, options...)
+				used := c.uses(r, nil)
+				if c.values(r) {
+					used = s.charge(ctx, key, kv.Value, c).quota
+				}
+				if !l.accounting.setQuota(tenant, key, kv.ModRevision, used, current) {
+					cancel(errRecounted)
+				}
+			}
+			err := stream(ctx, client, places, 0, read, options...)
+			if status.Code(err) == codes.Unimplemented { // by an older etcd
+				err = pages(ctx, client, places, 0, read, options...)
+			}
+			if err == nil {
+				err = context.Cause(ctx)
+			}
 			if err != nil {
 				return fmt.Errorf("reading the %s of tenant %s: %w", r, tenant, err)
 			}
@@ -90,12 +113,12 @@ func (a *account) takeQuota(q *quotaUse, times int64) {
 	}
 }
 
-// dropQuota forgets what objects of a tenant use by names.
-func (l *accounting) dropQuota(tenant string) {
+// dropQuota forgets what objects of a tenant use by names, unless others are counted now.
+func (l *accounting) dropQuota(tenant string, current func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.accounts[tenant]
-	if a == nil {
+	if a == nil || !current() {
 		return
 	}
 	for id, c := range a.charges {
@@ -105,15 +128,21 @@ func (l *accounting) dropQuota(tenant string) {
 	}
 }
 
-// setQuota says what a key uses by names, if it is known as it was at a revision.
-func (l *accounting) setQuota(tenant, key string, revision int64, q *quotaUse) {
+// setQuota says what a key uses by names, if it is known as it was at a revision. It is false, and
+// nothing is changed, if others are counted now: who does that drops what there is first, and
+// waits for the lock to do so.
+func (l *accounting) setQuota(tenant, key string, revision int64, q *quotaUse, current func() bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !current() {
+		return false
+	}
 	if a, id := l.accounts[tenant], l.id(key); a != nil {
 		if e, known := a.entries[id]; known && e.revision == revision {
 			a.changeQuota(id, q)
 		}
 	}
+	return true
 }
 
 func (a *account) changeQuota(id uint64, q *quotaUse) {

@@ -68,6 +68,12 @@ func TestMembersOfSeveralTenants(t *testing.T) {
 		}
 		return answer
 	}
+	for _, path := range []string{"/tenants/a/api/v1/secrets", "/tenants/b/api/v1/pods"} {
+		eventually(t, "her role is known: "+path, func(context.Context) (bool, error) {
+			code, _ := get(t, ann, path)
+			return code == http.StatusOK, nil
+		})
+	}
 	const object = `{"metadata":{"name":"members1"}}`
 	check("her rights in a", ann, "POST", "/tenants/a"+maps, object, 201, `"tenant":"a"`)
 	check("the other form of path", ann, "GET", "/api/v1/tenants/a/namespaces/default/configmaps/members1", "", 200,

@@ -50,6 +50,7 @@ func TestQuotasByName(t *testing.T) {
 	}
 	testNamesOfQuotas(t, p)
 	p.bounded(t, "a", quotasOfA)
+	p.quotas(t, "a") // it is counted
 	if u := p.usage(t, "a", "quota.count/jobs.batch"); u.Used.Value() != 1 || u.Limit == nil || u.Limit.Value() != 3 {
 		t.Errorf("what was there before counts as %s of %v", u.Used.String(), u.Limit)
 	}
@@ -92,16 +93,19 @@ func (p *plane) quotas(t *testing.T, tenant string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := tenants.Get(t.Context(), tenant, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]string{}
-	for _, u := range x.Status.Usage {
-		if strings.HasPrefix(u.Name, "quota.") {
-			found[u.Name] = u.Used.String()
+	eventually(t, "it is counted what the tenant uses", func(ctx context.Context) (bool, error) {
+		x, err := tenants.Get(ctx, tenant, metav1.GetOptions{})
+		if err != nil {
+			return false, err
 		}
-	}
+		for _, u := range x.Status.Usage {
+			if strings.HasPrefix(u.Name, "quota.") {
+				found[u.Name] = u.Used.String()
+			}
+		}
+		return len(found) > 0, nil
+	})
 	return found
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // TestQuotasCountWhatThereIs: a name that would never count anything is refused, with what
@@ -37,5 +39,21 @@ func TestQuotasCountWhatThereIs(t *testing.T) {
 		case want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), want)):
 			t.Errorf("%s: %v, want %q", name, errs, want)
 		}
+	}
+}
+
+// TestNamesOfAnotherVersionStay: a Tenant whose limits name what this version does not count can
+// still change, and go.
+func TestNamesOfAnotherVersionStay(t *testing.T) {
+	was := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{CRDPolicy: tenantapi.DefaultCRDPolicy,
+		Limits: &tenantapi.TenantLimits{Quota: map[string]resource.Quantity{"count/gone": resource.MustParse("1")}}}}
+	now := was.DeepCopy()
+	now.Labels = map[string]string{"a": "b"}
+	if errs := check(t.Context(), now, was); len(errs) > 0 {
+		t.Errorf("a label: %v", errs)
+	}
+	now.Spec.Limits.Quota["count/gone"] = resource.MustParse("2")
+	if errs := check(t.Context(), now, was); len(errs) == 0 {
+		t.Error("what is not counted can be limited anew")
 	}
 }
