@@ -50,6 +50,7 @@ func TestOneFormat(t *testing.T) {
 	klog.ErrorS(second, "Error processing node work item")
 	klog.ErrorS(errors.New(secondRange), "a hook said")
 	klog.ErrorS(fmt.Errorf("chatter: read version: 1 %s 2", staleCache), "Unhandled Error")
+	klog.Errorf("Failed to initialize CSINode: %v", errors.New("chatter"))
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
 	Zap(Options{}).Info("etcd chatter")

@@ -231,6 +231,8 @@ var harmless = [...]string{
 	// The kubelet before it sees the Node that it has made; when all tries have failed it
 	// says "Unable to update node status".
 	"Error updating node status, will retry",
+	// The same before there is the Node; when all tries have failed the kubelet ends.
+	"Failed to initialize CSINode: ",
 	// kube-proxy's nftables before its first sync.
 	"Failed to list existing sets",
 	"Failed to list existing chains",

@@ -17,6 +17,7 @@ var ofTheMachine = []string{
 	"br_netfilter", // the kernel has no such module
 	"bridge-nf-call",
 	"took too long", // etcd, on a busy disk
+	"A durable write to",
 	"slow",
 	"Pods wait long for the scheduler",
 }

@@ -84,7 +84,8 @@ func TestDeletions(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(full.name)
-	if took := time.Since(began); took > 4*time.Second {
+	// Whoever waits for the others waits until they are gone, which they are not before what follows.
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("beside %d tenants that wait, a deletion took %s", stuck, took)
 	}
 	if _, err := p.admin.CoreV1().ConfigMaps(like).Get(ctx, "theirs", metav1.GetOptions{}); err != nil {
