@@ -79,7 +79,8 @@ func Load(file string) (*Config, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return nil, &problem.Input{Source: file, Err: withoutValues(err), Want: `the keys "mirrors" and "configs" as documented`}
+		return nil, &problem.Input{Source: file, Err: withoutValues(err),
+			Want: `the keys "mirrors" and "configs" as documented`}
 	}
 	if err := c.validate(); err != nil {
 		return nil, err
