@@ -20,32 +20,43 @@ func LimitOfDevices(class string) string { return LimitDevices + "." + class }
 // parseDevices sets the limit of a class by its text in settings. ok is false for
 // the name of another limit.
 func (in *TenantLimits) parseDevices(name, text string) (ok bool, err error) {
-	class, ok := strings.CutPrefix(name, LimitDevices+".")
+	class, ok := strings.CutPrefix(name, LimitOfDevices(""))
 	if !ok {
 		return false, nil
 	}
-	if text == NoLimit {
-		delete(in.Devices, class)
-		return true, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return true, fmt.Errorf("%q is not a whole number", text)
-	}
-	if in.Devices == nil {
-		in.Devices = map[string]int64{}
-	}
-	in.Devices[class] = n
-	return true, nil
+	return true, setNamed(&in.Devices, class, text, func(text string) (int64, error) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a whole number", text)
+		}
+		return n, nil
+	})
 }
 
-// devicesOver are the limits of these classes, and those of base for others.
-func devicesOver(devices, base map[string]int64) map[string]int64 {
+// setNamed sets a limit that stands by its name in a map, by its text in settings.
+func setNamed[V any](limits *map[string]V, name, text string, parse func(string) (V, error)) error {
+	if text == NoLimit {
+		delete(*limits, name)
+		return nil
+	}
+	limit, err := parse(text)
+	if err != nil {
+		return err
+	}
+	if *limits == nil {
+		*limits = map[string]V{}
+	}
+	(*limits)[name] = limit
+	return nil
+}
+
+// namedOver are the limits by these names, and those of base for others.
+func namedOver[V any](limits, base map[string]V) map[string]V {
 	if len(base) == 0 {
-		return devices
+		return limits
 	}
 	out := maps.Clone(base)
-	maps.Copy(out, devices)
+	maps.Copy(out, limits)
 	return out
 }
 

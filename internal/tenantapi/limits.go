@@ -206,8 +206,8 @@ func (in *TenantLimits) Over(base *TenantLimits) *TenantLimits {
 			*f.quantity = *from[i].quantity
 		}
 	}
-	out.Devices = devicesOver(in.Devices, base.Devices)
-	out.Quota = quotaOver(in.Quota, base.Quota)
+	out.Devices = namedOver(in.Devices, base.Devices)
+	out.Quota = namedOver(in.Quota, base.Quota)
 	return &out
 }
 

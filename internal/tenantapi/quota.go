@@ -62,31 +62,31 @@ var hugePages = regexp.MustCompile(`^(requests\.)?hugepages-[1-9][0-9]*[KMGTPE]i
 
 // QuotaOf finds what a name of a ResourceQuota counts. The error says what would be right.
 func QuotaOf(name string) (Quota, error) {
-	core := func(resource string, objects bool, counts string) (Quota, error) {
-		return Quota{Resource: schema.GroupResource{Resource: resource}, Objects: objects, Counts: counts}, nil
+	core := func(resource string, objects bool, counts string) Quota {
+		return Quota{Resource: schema.GroupResource{Resource: resource}, Objects: objects, Counts: counts}
 	}
 	const pods, claims, services = "pods", "persistentvolumeclaims", "services"
 	switch name {
 	case "configmaps", "secrets", "replicationcontrollers", "resourcequotas", claims, services:
-		return core(name, true, name)
+		return core(name, true, name), nil
 	case pods:
-		return core(pods, false, "pods that have not ended")
+		return core(pods, false, "pods that have not ended"), nil
 	case "cpu", "requests.cpu", "limits.cpu":
-		q, _ := core(pods, false, podsCount(name))
+		q := core(pods, false, podsCount(name))
 		q.Milli = true
 		return q, nil
 	case "memory", "requests.memory", "limits.memory",
 		"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage":
-		return core(pods, false, podsCount(name))
+		return core(pods, false, podsCount(name)), nil
 	case "services.nodeports":
-		return core(services, false, "ports of services of the types NodePort and LoadBalancer")
+		return core(services, false, "ports of services of the types NodePort and LoadBalancer"), nil
 	case "services.loadbalancers":
-		return core(services, false, "services of type LoadBalancer")
+		return core(services, false, "services of type LoadBalancer"), nil
 	case "requests.storage":
-		return core(claims, false, "what claims of volumes request")
+		return core(claims, false, "what claims of volumes request"), nil
 	}
 	if hugePages.MatchString(name) {
-		return core(pods, false, podsCount(name))
+		return core(pods, false, podsCount(name)), nil
 	}
 	if of, ok := strings.CutPrefix(name, countPrefix); ok {
 		r := schema.ParseGroupResource(of)
@@ -121,7 +121,7 @@ func QuotaOf(name string) (Quota, error) {
 				"kubernetes.io, such as requests.example.com/gpu%s",
 				strings.Join(append([]string{""}, problems...), ": "))
 		}
-		return core(pods, false, podsCount(name))
+		return core(pods, false, podsCount(name)), nil
 	}
 	if len(validation.IsQualifiedName(name)) == 0 && strings.Contains(name, "/") {
 		return Quota{}, fmt.Errorf("nothing counts it; pods count by requests.%s, other names are %s", name,
@@ -152,29 +152,13 @@ func (in *TenantLimits) parseQuota(name, text string) (ok bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	if text == NoLimit {
-		delete(in.Quota, of)
-		return true, nil
-	}
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return true, fmt.Errorf("%q is not a quantity such as 500m, 4 or 256Mi", text)
-	}
-	if in.Quota == nil {
-		in.Quota = map[string]resource.Quantity{}
-	}
-	in.Quota[of] = q
-	return true, nil
-}
-
-// quotaOver are the limits of these names, and those of base for others.
-func quotaOver(quota, base map[string]resource.Quantity) map[string]resource.Quantity {
-	if len(base) == 0 {
-		return quota
-	}
-	out := maps.Clone(base)
-	maps.Copy(out, quota)
-	return out
+	return true, setNamed(&in.Quota, of, text, func(text string) (resource.Quantity, error) {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return q, fmt.Errorf("%q is not a quantity such as 500m, 4 or 256Mi", text)
+		}
+		return q, nil
+	})
 }
 
 func validateQuota(quota map[string]resource.Quantity, path *field.Path) (errs field.ErrorList) {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,39 +68,14 @@ func TestClaimsCountTheirWorstCase(t *testing.T) {
 
 // TestDevicesAreExact: whatever happens at once, as many are claimed as may be.
 func TestDevicesAreExact(t *testing.T) {
-	l, limits, none, bounds := newAccounting(), map[string]int64{"gpu": 5}, amounts{}, unbounded()
-	var revision, made atomic.Int64
+	l, limits, none := newAccounting(), map[string]int64{"gpu": 5}, amounts{}
 	claimed := charge{claim: &claim{devices: numbers{"gpu": 2, "nic": 7}}}
-	create := func(name string, succeeds bool) bool {
-		if _, _, ok := l.reserveDevices("t", claimed.claim.devices, limits); !ok {
-			return false
-		}
-		if _, _, ok := l.reserve("t", &none, &bounds); !ok {
-			t.Error("no bound is exceeded")
-		}
-		if !succeeds {
-			l.release("t", &none, reservation{devices: claimed.claim.devices})
-			return true
-		}
-		made.Add(1)
-		r := revision.Add(1)
-		if r%2 == 0 {
-			l.put("t", name, r, 1, isObject, claimed)
-		}
-		l.settle("t", &none, name, r, 1, isObject, claimed,
-			reservation{devices: claimed.claim.devices})
-		l.put("t", name, r, 1, isObject, claimed)
-		return true
-	}
-	var group sync.WaitGroup
-	for i := range 100 {
-		group.Go(func() { create(fmt.Sprintf("a%d", i), i%3 != 0) })
-	}
-	group.Wait()
-	for i := 0; create(fmt.Sprintf("b%d", i), true); i++ {
-	}
-	if n := made.Load(); n != 2 {
-		t.Errorf("%d claims of 2 devices were made, 5 devices are the limit", n)
+	made := createNamed(t, l, claimed, reservation{devices: claimed.claim.devices}, func() bool {
+		_, _, ok := l.reserveDevices("t", claimed.claim.devices, limits)
+		return ok
+	})
+	if made != 2 {
+		t.Errorf("%d claims of 2 devices were made, 5 devices are the limit", made)
 	}
 	if used := l.usedDevices("t"); used["gpu"] != 4 || used["nic"] != 14 {
 		t.Errorf("%v", used)
@@ -115,7 +88,7 @@ func TestDevicesAreExact(t *testing.T) {
 	}
 	l.release("t", &none, reservation{devices: numbers{"gpu": 1, "fpga": 100}})
 	l.begin()
-	l.end(revision.Load())
+	l.end(made)
 	if used := l.usedDevices("t"); len(used) > 0 || len(l.accounts) > 0 {
 		t.Errorf("nothing is there any more, and %v is used", used)
 	}

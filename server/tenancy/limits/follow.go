@@ -106,15 +106,23 @@ func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root stri
 				l.count(ctx, tenant, s, kv)
 			}
 		}
-		err := stream(ctx, client, r, revision, read)
-		if status.Code(err) == codes.Unimplemented { // by an older etcd
-			err = pages(ctx, client, r, revision, read)
-		}
-		if err != nil {
+		if err := readRange(ctx, client, r, revision, read); err != nil {
 			return 0, err
 		}
 	}
 	return revision, nil
+}
+
+// readRange reads a range, in the way that the datastore knows.
+func readRange(
+	ctx context.Context, client *clientv3.Client, r keyRange, revision int64, read func(*mvccpb.KeyValue),
+	options ...clientv3.OpOption,
+) error {
+	err := stream(ctx, client, r, revision, read, options...)
+	if status.Code(err) == codes.Unimplemented { // by an older etcd
+		err = pages(ctx, client, r, revision, read, options...)
+	}
+	return err
 }
 
 // stream reads a range. The datastore goes through it once, where it would count the

@@ -41,13 +41,7 @@ func TestLedgerIsExact(t *testing.T) {
 		}
 		return true
 	}
-	var group sync.WaitGroup
-	for i := range 200 {
-		group.Go(func() { create(fmt.Sprintf("a%d", i), i%3 != 0) })
-	}
-	group.Wait()
-	for i := 0; create(fmt.Sprintf("b%d", i), true); i++ {
-	}
+	createMany(200, create)
 	if n := made.Load(); n != 10 {
 		t.Errorf("%d were made, the limit is 10", n)
 	}
@@ -64,6 +58,45 @@ func TestLedgerIsExact(t *testing.T) {
 	if a := l.accounts["t"]; a.reserved != (amounts{}) {
 		t.Errorf("still reserved: %v", a.reserved)
 	}
+}
+
+// createMany calls create many times at once, for what succeeds or not, and then until it refuses.
+func createMany(many int, create func(name string, succeeds bool) bool) {
+	var group sync.WaitGroup
+	for i := range many {
+		group.Go(func() { create(fmt.Sprintf("a%d", i), i%3 != 0) })
+	}
+	group.Wait()
+	for i := 0; create(fmt.Sprintf("b%d", i), true); i++ {
+	}
+}
+
+// createNamed creates what uses something by names until reserve refuses, and says how many were made,
+// which is the last revision, too.
+func createNamed(t *testing.T, l *accounting, used charge, named reservation, reserve func() bool) int64 {
+	t.Helper()
+	var made atomic.Int64
+	none, bounds := amounts{}, unbounded()
+	createMany(100, func(name string, succeeds bool) bool {
+		if !reserve() {
+			return false
+		}
+		if _, _, ok := l.reserve("t", &none, &bounds); !ok {
+			t.Error("no bound is exceeded")
+		}
+		if !succeeds {
+			l.release("t", &none, named)
+			return true
+		}
+		r := made.Add(1)
+		if r%2 == 0 {
+			l.put("t", name, r, 1, isObject, used)
+		}
+		l.settle("t", &none, name, r, 1, isObject, used, named)
+		l.put("t", name, r, 1, isObject, used)
+		return true
+	})
+	return made.Load()
 }
 
 // TestLedgerTakesNewsInAnyOrder: what a write says and what a watch says of it

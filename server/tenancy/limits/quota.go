@@ -112,7 +112,7 @@ func (c *counting) uses(r schema.GroupResource, obj runtime.Object) *quotaUse {
 var quotaEvaluators = sync.OnceValue(func() map[schema.GroupResource]quota.Evaluator {
 	all := map[schema.GroupResource]quota.Evaluator{}
 	for _, e := range []quota.Evaluator{
-		quotacore.NewPodEvaluator(nil, still{}), quotacore.NewServiceEvaluator(nil),
+		quotacore.NewPodEvaluator(nil, stoppedClock{}), quotacore.NewServiceEvaluator(nil),
 		quotacore.NewPersistentVolumeClaimEvaluator(nil), evaluator(),
 	} {
 		all[e.GroupResource()] = e
@@ -120,12 +120,12 @@ var quotaEvaluators = sync.OnceValue(func() map[schema.GroupResource]quota.Evalu
 	return all
 })
 
-// still is a clock that stands still. Upstream does not count a pod any more when the time
+// stoppedClock shows one time. Upstream does not count a pod any more when the time
 // to end it is over, wherever it may run on. Here it counts until it has ended or is gone.
-type still struct{ clock.RealClock }
+type stoppedClock struct{ clock.RealClock }
 
 // Now implements clock.PassiveClock.
-func (still) Now() time.Time { return time.Time{} }
+func (stoppedClock) Now() time.Time { return time.Time{} }
 
 // quotas are what is counted by names, of the tenants that have such limits.
 type quotas struct {
@@ -133,8 +133,8 @@ type quotas struct {
 	readers atomic.Int32 // who counts because somebody reads a Tenant
 }
 
-// still tells whether it is this that is counted of a tenant.
-func (q *quotas) still(tenant string, c *counting) func() bool {
+// counts tells, whenever it is asked, whether a tenant is counted by c.
+func (q *quotas) counts(tenant string, c *counting) func() bool {
 	return func() bool { return q.of(tenant) == c }
 }
 
@@ -206,12 +206,13 @@ func (w *write) reserveQuota(
 	ctx context.Context, limits map[string]resource.Quantity, was before, obj runtime.Object,
 ) error {
 	if len(limits) == 0 {
-		w.extra.quota = w.limits.quotas.of(w.tenant).uses(w.resource, obj)
+		w.counting = w.limits.quotas.of(w.tenant)
+		w.extra.quota = w.counting.uses(w.resource, obj)
 		return nil
 	}
 	for {
 		c := w.limits.countQuota(w.tenant, limits)
-		w.extra.quota = c.uses(w.resource, obj)
+		w.counting, w.extra.quota = c, c.uses(w.resource, obj)
 		if w.extra.quota == nil || !was.exists && w.belongsToSpace(w.name) ||
 			was.exists && (!c.values(w.resource) || marks(was, obj)) {
 			return nil // it takes nothing more
@@ -233,9 +234,8 @@ func (w *write) reserveQuota(
 				return n <= 0 || c.names[name].Objects // also if nobody has told of it yet
 			})
 		}
-		lack, used, err := w.limits.accounting.reserveQuota(w.tenant, need, limits, func() bool {
-			return w.limits.quotas.of(w.tenant) == c
-		})
+		lack, used, err := w.limits.accounting.reserveQuota(w.tenant, need, limits,
+			w.limits.quotas.counts(w.tenant, c))
 		switch {
 		case errors.Is(err, errRecounted):
 			continue

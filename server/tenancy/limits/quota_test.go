@@ -111,40 +111,14 @@ func always() bool { return true }
 
 // TestQuotaIsExact: whatever happens at once, as much is made as there is room for.
 func TestQuotaIsExact(t *testing.T) {
-	l, none, bounds := newAccounting(), amounts{}, unbounded()
-	limits := quotaOf("count/jobs.batch", "7", "cpu", "1500m")
-	var revision, made atomic.Int64
+	l, limits := newAccounting(), quotaOf("count/jobs.batch", "7", "cpu", "1500m")
 	used := charge{quota: &quotaUse{numbers{"count/jobs.batch": 1, "cpu": 300, "memory": 9}}}
-	create := func(name string, succeeds bool) bool {
-		if _, _, err := l.reserveQuota("t", used.quota.uses, limits, always); err != nil {
-			return false
-		}
-		if _, _, ok := l.reserve("t", &none, &bounds); !ok {
-			t.Error("no bound is exceeded")
-		}
-		named := reservation{quota: used.quota.uses}
-		if !succeeds {
-			l.release("t", &none, named)
-			return true
-		}
-		made.Add(1)
-		r := revision.Add(1)
-		if r%2 == 0 {
-			l.put("t", name, r, 1, isObject, used)
-		}
-		l.settle("t", &none, name, r, 1, isObject, used, named)
-		l.put("t", name, r, 1, isObject, used)
-		return true
-	}
-	var group sync.WaitGroup
-	for i := range 100 {
-		group.Go(func() { create(fmt.Sprintf("a%d", i), i%3 != 0) })
-	}
-	group.Wait()
-	for i := 0; create(fmt.Sprintf("b%d", i), true); i++ {
-	}
-	if n := made.Load(); n != 5 {
-		t.Errorf("%d of 300m were made, the limit is 1500m", n)
+	made := createNamed(t, l, used, reservation{quota: used.quota.uses}, func() bool {
+		_, _, err := l.reserveQuota("t", used.quota.uses, limits, always)
+		return err == nil
+	})
+	if made != 5 {
+		t.Errorf("%d of 300m were made, the limit is 1500m", made)
 	}
 	lack, n, err := l.reserveQuota("t", numbers{"cpu": 1}, limits, always)
 	if err == nil || lack != "cpu" || n != 1500 {
@@ -157,7 +131,7 @@ func TestQuotaIsExact(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	l.begin()
-	l.end(revision.Load())
+	l.end(made)
 	if len(l.accounts) > 0 {
 		t.Errorf("nothing is there any more, and %v is used", l.usedQuota("t"))
 	}
@@ -212,14 +186,14 @@ func TestAnotherCountingEndsTheOne(t *testing.T) {
 	}
 	of := charge{quota: &quotaUse{numbers{"cpu": 300, "pods": 1}}}
 	l.accounting.put("t", "k", 1, 1, isObject, of)
-	l.accounting.dropQuota("t", l.quotas.still("t", first))
-	if l.accounting.setQuota("t", "k", 1, &quotaUse{numbers{"pods": 1}}, l.quotas.still("t", first)) {
+	l.accounting.dropQuota("t", l.quotas.counts("t", first))
+	if l.accounting.setQuota("t", "k", 1, &quotaUse{numbers{"pods": 1}}, l.quotas.counts("t", first)) {
 		t.Error("it is not told that it is in vain")
 	}
 	if got := l.accounting.usedQuota("t"); !maps.Equal(got, of.quota.uses) {
 		t.Errorf("%v is used, want %v", got, of.quota.uses)
 	}
-	if !l.accounting.setQuota("t", "k", 1, nil, l.quotas.still("t", second)) || len(l.accounting.usedQuota("t")) > 0 {
+	if !l.accounting.setQuota("t", "k", 1, nil, l.quotas.counts("t", second)) || len(l.accounting.usedQuota("t")) > 0 {
 		t.Error("who counts now does not")
 	}
 }

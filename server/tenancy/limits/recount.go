@@ -11,8 +11,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -31,7 +29,7 @@ const recountTimeout = 10 * time.Minute
 func (l *Limits) recount(tenant string, c *counting) {
 	ctx, cancel := context.WithTimeout(context.Background(), recountTimeout)
 	defer cancel()
-	l.accounting.dropQuota(tenant, l.quotas.still(tenant, c))
+	l.accounting.dropQuota(tenant, l.quotas.counts(tenant, c))
 	if c.err = readQuota(ctx, l, tenant, c); c.err != nil {
 		l.quotas.tenants.CompareAndDelete(tenant, c) // who asks next begins anew
 		if l.log != nil {
@@ -45,7 +43,7 @@ func (l *Limits) recount(tenant string, c *counting) {
 func readQuota(ctx context.Context, l *Limits, tenant string, c *counting) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	current := l.quotas.still(tenant, c)
+	current := l.quotas.counts(tenant, c)
 	for r := range c.resources {
 		client, root, prefixes, err := l.keys.placesOf(r)
 		if err != nil {
@@ -72,10 +70,7 @@ func readQuota(ctx context.Context, l *Limits, tenant string, c *counting) error
 					cancel(errRecounted)
 				}
 			}
-			err := stream(ctx, client, places, 0, read, options...)
-			if status.Code(err) == codes.Unimplemented { // by an older etcd
-				err = pages(ctx, client, places, 0, read, options...)
-			}
+			err := readRange(ctx, client, places, 0, read, options...)
 			if err == nil {
 				err = context.Cause(ctx)
 			}

@@ -49,6 +49,8 @@ type write struct {
 	named reservation
 	size  int64
 	extra charge
+	// counting is what extra.quota was computed by.
+	counting *counting
 }
 
 // write is nil for what is not a tenant's.
@@ -221,16 +223,14 @@ func (w *write) done(out runtime.Object, err error) {
 	}
 	if err == nil && out != nil {
 		if revision, err := w.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
-			c := w.limits.quotas.of(w.tenant)
-			w.extra.quota = c.uses(w.resource, out)
 			w.limits.accounting.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra,
 				w.named)
 			w.held, w.named = false, reservation{}
-			// Other names can be counted by now, and who reads what there is have been here before.
-			for now := w.limits.quotas.of(w.tenant); now != c; now = w.limits.quotas.of(w.tenant) {
-				c = now
+			// Other names can be counted by now, and whoever reads what there is have been here before.
+			for c := w.limits.quotas.of(w.tenant); c != w.counting; c = w.limits.quotas.of(w.tenant) {
+				w.counting = c
 				w.limits.accounting.setQuota(w.tenant, w.key, int64(revision), c.uses(w.resource, out),
-					w.limits.quotas.still(w.tenant, c))
+					w.limits.quotas.counts(w.tenant, c))
 			}
 			return
 		}
