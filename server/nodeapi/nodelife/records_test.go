@@ -16,11 +16,15 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 )
 
-func newRecords(t *testing.T, client *fake.Clientset) *Records {
+// newRecords are records that are known; watchers are told of changes.
+func newRecords(t *testing.T, client *fake.Clientset, watchers ...func(node string)) *Records {
 	t.Helper()
 	l := logrus.New()
 	l.SetOutput(io.Discard)
 	r := New(client, logrus.NewEntry(l))
+	for _, f := range watchers {
+		r.OnChange(f) // before Run: what was seen may be told later than it is known
+	}
 	if err := r.Alive("n1", ""); !errors.Is(err, ErrNotYet) {
 		t.Errorf("before anything is known: %v", err)
 	}
@@ -50,7 +54,8 @@ func await(t *testing.T, what string, holds func() bool) {
 // release in the first, and without a record all are.
 func TestLives(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
-	r, other := newRecords(t, client), newRecords(t, client)
+	told := make(chan string, 100)
+	r, other := newRecords(t, client, func(node string) { told <- node }), newRecords(t, client)
 	ctx := t.Context()
 	for _, life := range []string{"", "x"} {
 		if err := r.Alive("n1", life); err != nil {
@@ -83,8 +88,9 @@ func TestLives(t *testing.T) {
 	if !GoodBy(mark(), first.Life) || !GoodBy(mark(), "") || GoodBy(mark(), "x") {
 		t.Errorf("the mark is %q", mark())
 	}
-	told := make(chan string, 10)
-	r.OnChange(func(node string) { told <- node })
+	if node := <-told; node != "n1" {
+		t.Errorf("told of %q", node)
+	}
 	if err := r.Revoke(ctx, "n1"); err != nil {
 		t.Fatal(err)
 	}
