@@ -168,6 +168,7 @@ func (m *mapped) getList(ctx context.Context, key string, opts storage.ListOptio
 	}
 	m.border.onlyOpen(ctx, &opts)
 	m.border.scopeList(&opts)
+	m.awaitFresh(ctx, &opts)
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
