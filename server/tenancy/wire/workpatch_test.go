@@ -17,7 +17,7 @@ func quickly(t *testing.T) {
 	t.Helper()
 	begin := time.Now()
 	t.Cleanup(func() {
-		if took := time.Since(begin); took > 30*time.Second { // with the race detector it is ten times slower
+		if took := time.Since(begin); took > 2*time.Minute { // seconds; minutes and more as they were
 			t.Errorf("it took %v", took)
 		}
 	})

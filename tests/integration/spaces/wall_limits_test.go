@@ -51,39 +51,6 @@ func (p *plane) usage(t *testing.T, tenant, limit string) tenantapi.LimitUsage {
 	return tenantapi.LimitUsage{}
 }
 
-// bounded sets limits, each one a quantity, and waits until they work.
-func (p *plane) bounded(t *testing.T, tenant, limits string) {
-	t.Helper()
-	p.limit(t, tenant, "null")
-	p.limit(t, tenant, limits)
-	var want map[string]any
-	if err := json.Unmarshal([]byte(limits), &want); err != nil {
-		t.Fatal(err)
-	}
-	tenants, err := tenantapi.NewClient(p.Admin, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the limits "+limits, func(ctx context.Context) (bool, error) {
-		list, err := tenants.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return false, err
-		}
-		for _, x := range list.Items {
-			if x.Name == tenant {
-				is, err := json.Marshal(x.Spec.Limits)
-				var has map[string]any
-				return err == nil && json.Unmarshal(is, &has) == nil && fmt.Sprint(has) == fmt.Sprint(want), err
-			}
-		}
-		return false, nil
-	})
-	// What lists from a cache is as new as what limits are read from, about.
-	eventually(t, "the limits to be seen", func(context.Context) (bool, error) {
-		return p.usage(t, tenant, "bytes").Limit != nil, nil
-	})
-}
-
 func lease(name string, size int) *coordinationv1.Lease {
 	holder := strings.Repeat("x", size)
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -350,13 +317,7 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	p.bounded(t, "a", `{"storage":"6Gi"}`)
 	claims := a.client.CoreV1().PersistentVolumeClaims("default")
 	claim := func(name string) error {
-		_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources: corev1.VolumeResourceRequirements{
-					Requests: corev1.ResourceList{"storage": quantity("2Gi")},
-				},
-			}}, metav1.CreateOptions{})
+		_, err := claims.Create(ctx, storageClaim(name, "2Gi"), metav1.CreateOptions{})
 		return err
 	}
 	if n := all(claim); n != 3 {
