@@ -88,6 +88,8 @@ func examples() map[string][]example {
 			{"for the administrator of a tenant", "a4s tenant kubeconfig team-a -o team-a.yaml"},
 			{"for a user with a group, for a month",
 				"a4s tenant kubeconfig team-a --user bob --group dev --expires 720h -o bob.yaml"},
+			{"for all who log in with OpenID Connect", "a4s tenant kubeconfig team-a --oidc -o team-a.yaml " +
+				"--oidc-issuer-url https://login.example.com --oidc-client-id a4s"},
 		},
 
 		"a4s token": {
