@@ -54,6 +54,10 @@ func examples() map[string][]example {
 			{"what is wrong, and what to do", "a4s doctor"},
 			{"for a program", "a4s doctor -o json"},
 		},
+		"a4s support-bundle": {
+			{"for the report of a bug", "a4s support-bundle"},
+			{"with the objects of a tenant", "a4s support-bundle --tenant team-a -o team-a.tar.gz"},
+		},
 		"a4s top": {
 			{"the busiest tenants", "a4s top tenants"},
 		},

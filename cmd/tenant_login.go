@@ -93,8 +93,8 @@ func fromServer(c *call, l *tenantadmin.Login) error {
 		if c.IsSet("oidc-issuer-url") {
 			flag = "--oidc-client-id"
 		}
-		return &problem.Input{Source: flag, Err: err, Want: "--oidc-issuer-url and --oidc-client-id, as the server's " +
-			"authentication configuration has them"}
+		return &problem.Input{Source: flag, Err: err, Want: "--oidc-issuer-url and --oidc-client-id, as the " +
+			"authentication configuration of the server has them"}
 	}
 	if c.String("kubeconfig") != "" || c.String(formerKubeconfig) != "" ||
 		os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
