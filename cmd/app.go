@@ -36,6 +36,8 @@ type Modes struct {
 	// Kubectl and Ctr run the tools of these names.
 	Kubectl func(ctx context.Context, run *KubectlRun) error
 	Ctr     func(ctx context.Context, args []string) error
+	// SupportBundle runs `a4s support-bundle`.
+	SupportBundle func(ctx context.Context, b *SupportBundle) error
 	// VMRuntime runs `a4s vm-runtime` until ctx ends.
 	VMRuntime func(ctx context.Context, o *VMRuntime) error
 }
@@ -58,7 +60,8 @@ func NewApp(m Modes) *App {
 	},
 		slices.Concat(
 			in("Run a4s on this machine", serverCommand(m), agentCommand(m), checkConfigCommand(m), killallCommand(m)),
-			in("Look at the cluster", statusCommand(), doctorCommand(m), topCommand()),
+			in("Look at the cluster", statusCommand(), doctorCommand(m), topCommand(),
+				supportBundleCommand(m)),
 			in("Work with the API", kubectlCommand(m), tenantCommand()),
 			in("Nodes, groups and partitions", tokenCommand(), nodeCommand(), groupsCommand(), partitionCommand()),
 			in("Data and keys", etcdSnapshotCommand(m), etcdMemberCommand(), secretsEncryptCommand(),

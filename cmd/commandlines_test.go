@@ -120,6 +120,10 @@ var commandLines = []commandLine{
 	{args: "top tenants now"},
 	{args: "top tenants -n -1"},
 	{args: "top tenants -o wide"},
+	{args: "support-bundle now"},
+	{args: "support-bundle --timeout 0"},
+	{args: "support-bundle --tenant Team_A"},
+	{args: "support-bundle --kubeconfig ADMIN --tenant team-a --config-maps --timeout 10s -o /tmp/x"},
 	{args: "token delete"},
 	{args: "token delete X"},
 	{args: "token create a b"},
@@ -159,6 +163,8 @@ var commandLines = []commandLine{
 	{args: "tenant list -o name", file: "write-kubeconfig: ADMIN\n"},
 	{args: "status --kubeconfig /nonexistent"},
 	{args: "top tenants --kubeconfig /nonexistent"},
+	{args: "support-bundle --kubeconfig /nonexistent"},
+	{args: "support-bundle", file: "write-kubeconfig: /nonexistent\n"},
 
 	// Where settings come from: file, environment, flags.
 	{args: "server", file: "cluster-domain: file.test\nhttps-listen-port: 7001\n"},
@@ -415,6 +421,15 @@ func (r *recorder) modes() Modes {
 		Ctr:       func(_ context.Context, args []string) error { say("ctr", args); return nil },
 		VMRuntime: func(_ context.Context, o *VMRuntime) error { say("vm-runtime", o); return nil },
 		RenewNode: func(_ context.Context, dir string) error { say("renew", dir); return nil },
+		SupportBundle: func(_ context.Context, b *SupportBundle) error {
+			var reports []string
+			for _, one := range b.Reports {
+				reports = append(reports, one.Name)
+			}
+			say("support-bundle", map[string]any{"output": b.Output, "tenant": b.Tenant, "configMaps": b.ConfigMaps,
+				"timeout": b.Timeout.String(), "reports": reports, "server": b.Config != nil})
+			return nil
+		},
 		RotateCA: func(c *CARotation) (*CARotated, error) {
 			say("rotate-ca", c)
 			return &CARotated{Replaced: []string{"server-ca"}, Backup: "/backup", Token: "TOKEN"}, nil

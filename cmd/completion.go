@@ -199,6 +199,7 @@ func choices() map[string][]string {
 		"tenant list output":       {"table", "wide", "json", "yaml", "name"},
 		"tenant kubeconfig output": nil, // a file
 		"tenant create output":     nil,
+		"support-bundle output":    nil,
 		"tenant create role":       {"cluster-admin", "admin", "edit", "view", noRole},
 	}
 	for _, s := range config.ServerSettings(&config.Server{}) {

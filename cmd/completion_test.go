@@ -38,6 +38,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"status", "--output", ""}, "table wide json"},
 		{[]string{"doctor", "--output", ""}, "table json"},
 		{[]string{"top", "te"}, "tenants"},
+		{[]string{"support-bundle", "--output", ""}, ":"},
 		{[]string{"top", "tenants", "--output", ""}, "table json"},
 	} {
 		_, out, _, err := run(t, append([]string{plainRequest}, tc.words...)...)

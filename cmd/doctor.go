@@ -57,9 +57,7 @@ func doctorCommand(m Modes) *cli.Command {
 			if err != nil {
 				return err
 			}
-			d := doctor{socket: health.Socket(instance.RunDir), proc: "/proc", host: checkconfig.ThisHost(l.DataDir),
-				local: l, modes: m, now: time.Now()}
-			found, err := d.examine(c.ctx)
+			found, err := doctorOf(l, m).examine(c.ctx)
 			if err != nil {
 				return err
 			}
@@ -68,6 +66,12 @@ func doctorCommand(m Modes) *cli.Command {
 	},
 		append(localFlags(),
 			outputFlag())...)
+}
+
+// doctorOf looks at this machine.
+func doctorOf(l *config.Local, m Modes) doctor {
+	return doctor{socket: health.Socket(instance.RunDir), proc: "/proc", host: checkconfig.ThisHost(l.DataDir),
+		local: l, modes: m, now: time.Now()}
 }
 
 func (d doctor) examine(ctx context.Context) (*diagnosis, error) {

@@ -54,6 +54,10 @@ func examples() map[string][]example {
 			{"what is wrong, and what to do", "a4s doctor"},
 			{"for a program", "a4s doctor -o json"},
 		},
+		"a4s support-bundle": {
+			{"for the report of a bug", "a4s support-bundle"},
+			{"with the objects of a tenant", "a4s support-bundle --tenant team-a -o team-a.tar.gz"},
+		},
 		"a4s top": {
 			{"the busiest tenants", "a4s top tenants"},
 		},
@@ -88,6 +92,8 @@ func examples() map[string][]example {
 			{"for the administrator of a tenant", "a4s tenant kubeconfig team-a -o team-a.yaml"},
 			{"for a user with a group, for a month",
 				"a4s tenant kubeconfig team-a --user bob --group dev --expires 720h -o bob.yaml"},
+			{"for all who log in with OpenID Connect", "a4s tenant kubeconfig team-a --oidc -o team-a.yaml " +
+				"--oidc-issuer-url https://login.example.com --oidc-client-id a4s"},
 		},
 
 		"a4s token": {

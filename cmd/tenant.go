@@ -84,12 +84,14 @@ func tenantCommand() *cli.Command {
 			ArgsUsage: "NAME [FLAGS]",
 			Usage:     "make a kubeconfig for a user of a tenant",
 			Description: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
-				"space; others have those of the role bindings in it.",
+				"space; others have those of the role bindings in it. With --oidc it has none: all who\n" +
+				"are users of the tenant at the provider log in by it, with the plugin oidc-login of\n" +
+				"kubectl (https://github.com/int128/kubelogin).",
 			Before:       takes(1, 1, "the name of one tenant"),
 			Action:       action(tenantKubeconfig),
 			BashComplete: completeNames(1, tenantNames),
 		},
-			asAdmin(append(accessFlags(),
+			asAdmin(append(append(accessFlags(), loginFlags()...),
 				text("output", "o", "-", "write to `FILE`; - is standard output"),
 				span("timeout", "", createTimeout, "`DURATION` to wait for the certificate", "1m"),
 			)...)...),

@@ -203,6 +203,10 @@ func tenantKubeconfig(c *call) error {
 	if err != nil {
 		return err
 	}
+	login, err := readLogin(c)
+	if err != nil {
+		return err
+	}
 	file, timeout := c.String("output"), c.Duration("timeout")
 	switch {
 	case file == "":
@@ -225,6 +229,9 @@ func tenantKubeconfig(c *call) error {
 	}
 	if err != nil {
 		return tenantError(c.ctx, admin, name, err)
+	}
+	if login != nil {
+		return writeLogin(c, admin, who, login, file)
 	}
 	return writeAccess(ctx, c, admin, who, file)
 }
@@ -261,6 +268,11 @@ func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) err
 			return err
 		}
 	}
+	return noteAddress(w, server, who)
+}
+
+// noteAddress says that nobody elsewhere can use the address.
+func noteAddress(w io.Writer, server string, who *access) error {
 	u, err := url.Parse(server)
 	if who.server != "" || err != nil {
 		return nil

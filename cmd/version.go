@@ -6,6 +6,17 @@ import (
 	"github.com/a4s-io/a4s/internal/version"
 )
 
+// versionReport is what `a4s version -o json` prints.
+type versionReport struct {
+	Version string         `json:"version"`
+	Commit  string         `json:"commit"`
+	Parts   []version.Part `json:"parts"`
+}
+
+func versions() versionReport {
+	return versionReport{version.Version, version.Commit, version.Parts()}
+}
+
 func versionCommand() *cli.Command {
 	return leaf(&cli.Command{
 		Name:      "version",
@@ -19,11 +30,7 @@ func versionCommand() *cli.Command {
 			if format == "table" {
 				return printVersion(c.out)
 			}
-			return encode(c.out, struct {
-				Version string         `json:"version"`
-				Commit  string         `json:"commit"`
-				Parts   []version.Part `json:"parts"`
-			}{version.Version, version.Commit, version.Parts()})
+			return encode(c.out, versions())
 		}),
 	},
 		outputFlag(),

@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/agent/host/nodeaddr"
 	"github.com/a4s-io/a4s/agent/nodechild"
 	"github.com/a4s-io/a4s/cmd"
+	"github.com/a4s-io/a4s/cmd/supportbundle"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
@@ -48,6 +49,7 @@ func Modes(exit func(code int)) cmd.Modes {
 		RotateCA:        rotateCA,
 		SaveSnapshot:    saveSnapshot,
 		RestoreSnapshot: restoreSnapshot,
+		SupportBundle:   supportbundle.Run,
 
 		Kubectl: func(ctx context.Context, run *cmd.KubectlRun) error { return runKubectl(ctx, run, exit) },
 		Ctr:     runCtr,

@@ -194,22 +194,27 @@ func WriteKubeconfig(path string, data []byte) error {
 // Kubeconfig is a kubeconfig for the space of id. An empty server means the
 // one that the Admin talks to.
 func (a *Admin) Kubeconfig(id Identity, creds *Credentials, server string) ([]byte, error) {
+	auth := api.NewAuthInfo()
+	auth.ClientCertificateData, auth.ClientKeyData = creds.Certificate, creds.Key
+	return kubeconfigOf(a, id.Tenant, id.User, auth, server)
+}
+
+// kubeconfigOf is one for the space of a tenant, for a user with these credentials.
+func kubeconfigOf(a *Admin, tenant, user string, auth *api.AuthInfo, server string) ([]byte, error) {
 	if server == "" {
 		server = a.server
 	}
 	cluster := api.NewCluster()
-	cluster.Server = Address(server, id.Tenant)
+	cluster.Server = Address(server, tenant)
 	cluster.CertificateAuthorityData = a.cfg.CAData
 	cluster.InsecureSkipTLSVerify = a.cfg.Insecure
 	cluster.TLSServerName = a.cfg.ServerName
-	auth := api.NewAuthInfo()
-	auth.ClientCertificateData, auth.ClientKeyData = creds.Certificate, creds.Key
-	name := id.User + "@" + id.Tenant
+	name := user + "@" + tenant
 	context := api.NewContext()
-	context.Cluster, context.AuthInfo, context.Namespace = id.Tenant, name, metav1.NamespaceDefault
+	context.Cluster, context.AuthInfo, context.Namespace = tenant, name, metav1.NamespaceDefault
 
 	cfg := api.NewConfig()
-	cfg.Clusters[id.Tenant] = cluster
+	cfg.Clusters[tenant] = cluster
 	cfg.AuthInfos[name] = auth
 	cfg.Contexts[name] = context
 	cfg.CurrentContext = name

@@ -271,12 +271,13 @@ func TestAgentServersFromEverywhere(t *testing.T) {
 
 func TestLocalReadsSharedFile(t *testing.T) {
 	dir := write(t, map[string]string{"c.yaml": "server: https://h\ncluster-cidr: 10.0.0.0/8\ndata-dir: /d\n" +
-		"node-name: n\netcd-snapshot-compress: true\nkube-apiserver-arg: [a=b]\naudit-policy-file: /p"})
+		"node-name: n\netcd-snapshot-compress: true\nkube-apiserver-arg: [a=b]\naudit-policy-file: /p\nlog: /l\n" +
+		"private-registry: /r"})
 	file := filepath.Join(dir, "c.yaml")
 	l, err := LoadLocal(Source{DefaultFile: file, LookupEnv: env(map[string]string{"A4S_KUBECONFIG_OUTPUT": "/k"})})
 	if err != nil || !reflect.DeepEqual(*l, Local{DataDir: "/d", Kubeconfig: "/k", ConfigFile: file, NodeName: "n",
-		SnapshotDir: "/d/snapshots", SnapshotCompress: true, SnapshotRetention: 5,
-		KubeAPIServerArgs: []string{"a=b"}, AuditPolicyFile: "/p",
+		LogFile: "/l", PrivateRegistry: "/r", SnapshotDir: "/d/snapshots", SnapshotCompress: true,
+		SnapshotRetention: 5, KubeAPIServerArgs: []string{"a=b"}, AuditPolicyFile: "/p",
 		S3: EtcdS3{Endpoint: "s3.amazonaws.com", BucketLookup: "auto", Region: "us-east-1",
 			Timeout: "5m", Retention: 5}}) {
 		t.Errorf("LoadLocal = %+v, %v", l, err)

@@ -16,6 +16,8 @@ type Local struct {
 	ConfigFile string
 	// NodeName is Agent.NodeName.
 	NodeName string
+	// LogFile is Common.LogFile, and PrivateRegistry Agent.PrivateRegistry.
+	LogFile, PrivateRegistry string
 	// SnapshotDir, SnapshotCompress and SnapshotRetention are those of the
 	// server that begin with EtcdSnapshot.
 	SnapshotDir       string
@@ -34,11 +36,16 @@ func LocalSettings(l *Local) []Setting {
 	var common Common
 	var server Server
 	var table []Setting
-	all := slices.Concat(generalSettings(&common), controlPlaneSettings(&server), upstreamServerSettings(&server))
+	all := slices.Concat(generalSettings(&common), loggingSettings(&common), controlPlaneSettings(&server),
+		upstreamServerSettings(&server))
 	for _, s := range append(all, nodeSettings(&server.Agent)...) {
 		switch s.Name {
 		case "node-name":
 			s.target = &l.NodeName
+		case "log":
+			s.target = &l.LogFile
+		case "private-registry":
+			s.target = &l.PrivateRegistry
 		case "etcd-snapshot-dir":
 			s.target = &l.SnapshotDir
 		case "etcd-snapshot-compress":

@@ -10,6 +10,8 @@ import (
 var (
 	tenantProtobuf     = coreapi.ProtobufOf[Tenant]()
 	tenantListProtobuf = coreapi.ProtobufOf[TenantList]()
+	usageProtobuf      = coreapi.ProtobufOf[TenantUsage]()
+	usageListProtobuf  = coreapi.ProtobufOf[TenantUsageList]()
 )
 
 // Reset forgets what in has.
@@ -51,3 +53,45 @@ func (in *TenantList) Size() int { return tenantListProtobuf.Size(in) }
 
 // Unmarshal merges an encoded form into in.
 func (in *TenantList) Unmarshal(data []byte) error { return tenantListProtobuf.Unmarshal(in, data) }
+
+// Reset forgets what in has.
+func (in *TenantUsage) Reset() { *in = TenantUsage{} }
+
+// Marshal returns the encoded form.
+func (in *TenantUsage) Marshal() ([]byte, error) { return usageProtobuf.Marshal(in) }
+
+// MarshalTo writes to the beginning of b, which has room for Size bytes.
+func (in *TenantUsage) MarshalTo(b []byte) (int, error) { return usageProtobuf.MarshalTo(in, b) }
+
+// MarshalToSizedBuffer writes to the end of b, which has room for Size bytes.
+func (in *TenantUsage) MarshalToSizedBuffer(b []byte) (int, error) {
+	return usageProtobuf.MarshalToEnd(in, b)
+}
+
+// Size is the length of the encoded form.
+func (in *TenantUsage) Size() int { return usageProtobuf.Size(in) }
+
+// Unmarshal merges an encoded form into in.
+func (in *TenantUsage) Unmarshal(data []byte) error { return usageProtobuf.Unmarshal(in, data) }
+
+// Reset forgets what in has.
+func (in *TenantUsageList) Reset() { *in = TenantUsageList{} }
+
+// Marshal returns the encoded form.
+func (in *TenantUsageList) Marshal() ([]byte, error) { return usageListProtobuf.Marshal(in) }
+
+// MarshalTo writes to the beginning of b, which has room for Size bytes.
+func (in *TenantUsageList) MarshalTo(b []byte) (int, error) {
+	return usageListProtobuf.MarshalTo(in, b)
+}
+
+// MarshalToSizedBuffer writes to the end of b, which has room for Size bytes.
+func (in *TenantUsageList) MarshalToSizedBuffer(b []byte) (int, error) {
+	return usageListProtobuf.MarshalToEnd(in, b)
+}
+
+// Size is the length of the encoded form.
+func (in *TenantUsageList) Size() int { return usageListProtobuf.Size(in) }
+
+// Unmarshal merges an encoded form into in.
+func (in *TenantUsageList) Unmarshal(data []byte) error { return usageListProtobuf.Unmarshal(in, data) }

@@ -14,6 +14,9 @@ func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v
 // GroupResource is that of tenants, for errors and registries.
 func GroupResource() schema.GroupResource { return schema.GroupResource{Resource: Resource} }
 
+// UsageGroupResource is that of what tenants use.
+func UsageGroupResource() schema.GroupResource { return schema.GroupResource{Resource: UsageResource} }
+
 // GroupVersionResource is that of tenants, for dynamic clients.
 func GroupVersionResource() schema.GroupVersionResource {
 	return GroupVersion().WithResource(Resource)
@@ -25,7 +28,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	// v1 comes first: it is what a serializer takes for the kind of an
 	// object that does not say it.
 	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
-		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{})
+		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{},
+			&TenantUsage{}, &TenantUsageList{})
 	}
 	if err := s.AddFieldLabelConversionFunc(GroupVersion().WithKind(Kind), convertSelector); err != nil {
 		return fmt.Errorf("adding the field selectors of tenants: %w", err)
@@ -65,6 +69,12 @@ func (TenantLimits) OpenAPIModelName() string { return modelName("TenantLimits")
 func (TenantStatus) OpenAPIModelName() string { return modelName("TenantStatus") }
 
 // OpenAPIModelName names the model in OpenAPI documents.
+func (TenantUsage) OpenAPIModelName() string { return modelName("TenantUsage") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantUsageList) OpenAPIModelName() string { return modelName("TenantUsageList") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
 func (LimitUsage) OpenAPIModelName() string { return modelName("LimitUsage") }
 
 func modelName(typ string) string { return "io.a4s.api.core.v1." + typ }
@@ -72,6 +82,8 @@ func modelName(typ string) string { return "io.a4s.api.core.v1." + typ }
 var (
 	_ runtime.Object            = &Tenant{}
 	_ runtime.Object            = &TenantList{}
+	_ runtime.Object            = &TenantUsage{}
+	_ runtime.Object            = &TenantUsageList{}
 	_ metav1.ObjectMetaAccessor = &Tenant{}
 	_ metav1.ListMetaAccessor   = &TenantList{}
 )

@@ -10,6 +10,10 @@ const (
 	Kind = "Tenant"
 	// Resource is its plural name in paths and rules.
 	Resource = "tenants"
+	// UsageResource is the plural name of what the users of a space see of its limits, and
+	// UsageName is what the one of each space is called.
+	UsageResource = "tenantusages"
+	UsageName     = "usage"
 	// Finalizer keeps a deleted Tenant until its space is empty.
 	Finalizer = "a4s.io/space"
 )
@@ -184,6 +188,28 @@ type TenantStatus struct {
 	// Usage is what the tenant uses of each limit. It is counted for whoever
 	// reads the Tenant, and nobody can write it.
 	Usage []LimitUsage `json:"usage,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=usage"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// TenantUsage is what a tenant uses of its limits, for the users of its space. There is one in each
+// space, called UsageName. It is counted for who reads it, and nobody can write it.
+type TenantUsage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	// Usage is that of each limit, as in the status of the Tenant.
+	Usage []LimitUsage `json:"usage,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,2,rep,name=usage"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// TenantUsageList is a list of them: of the one of the space.
+type TenantUsageList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Items []TenantUsage `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
 // LimitUsage is what a tenant uses of one limit.

@@ -6,6 +6,6 @@
 // appended to it; an unknown name or a bad value is a *problem.Input that
 // names the a4s flag it came through.
 //
-// server and agent may import it. It imports pflag and no Kubernetes server
+// server, agent and cmd/tenantadmin may import it. It imports pflag and no Kubernetes server
 // code.
 package upstreamflags

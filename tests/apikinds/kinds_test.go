@@ -45,8 +45,8 @@ func kinds(t *testing.T) map[string]reflect.Type {
 		}
 	}
 	known := s.KnownTypes(schema.GroupVersion{Version: "v1"})
-	if len(known) != 10 {
-		t.Errorf("%d kinds, want 10", len(known))
+	if len(known) != 12 {
+		t.Errorf("%d kinds, want 12", len(known))
 	}
 	return known
 }

@@ -12,6 +12,7 @@ func FieldRows() []Fields {
 		volumes    = "the nodes and the drivers of volumes go by it"
 		quotas     = "what of a class of volumes is used is counted by it"
 		measured   = "the nodes measure it"
+		counted    = "the system counts it"
 	)
 	const (
 		policyStatus = "observedGeneration typeChecking conditions"
@@ -83,6 +84,7 @@ func FieldRows() []Fields {
 				"every node sends what goes to these addresses to this Service, whoever sends it"),
 			own("status", "conditions")),
 		fields("", "ServiceAccount", own("", "secrets imagePullSecrets automountServiceAccountToken")),
+		fields("", "TenantUsage", systems("", "usage", counted)),
 
 		fields(admission, "MutatingAdmissionPolicy", own("spec", policyScope+" mutations reinvocationPolicy")),
 		fields(admission, "MutatingAdmissionPolicyBinding", own("spec", binding)),

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // bodies are what is written about objects of other kinds.
@@ -46,6 +48,7 @@ func TestFieldsAreAllDecided(t *testing.T) {
 	types := maps.Clone(scheme.Scheme.AllKnownTypes())
 	types[apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")] =
 		reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]()
+	types[tenantapi.GroupVersion().WithKind("TenantUsage")] = reflect.TypeFor[tenantapi.TenantUsage]()
 	types[metricsv1beta1.SchemeGroupVersion.WithKind("PodMetrics")] = reflect.TypeFor[metricsv1beta1.PodMetrics]()
 
 	table, written := New(), map[schema.GroupKind]bool{}

@@ -3,6 +3,7 @@ package limits
 import (
 	"hash/maphash"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 )
@@ -30,12 +31,6 @@ const (
 
 // amounts are how much of each dimension.
 type amounts [dimensions]int64
-
-func (a *amounts) add(b *amounts, times int64) {
-	for i := range a {
-		a[i] += times * b[i]
-	}
-}
 
 // charge is what an object costs besides what its key says.
 type charge struct {
@@ -93,8 +88,8 @@ type accounting struct {
 type account struct {
 	entries  map[uint64]entry
 	charges  map[uint64]charge // of those entries that have one
-	used     amounts
-	reserved amounts // for writes that are under way
+	used     sums
+	reserved sums // for writes that are under way
 
 	devices, quota tally
 }
@@ -182,7 +177,7 @@ func (a *account) drop(id uint64, e entry) {
 }
 
 func (l *accounting) forgetEmpty(tenant string, a *account) {
-	if len(a.entries) == 0 && a.reserved == (amounts{}) && len(a.devices.reserved) == 0 &&
+	if len(a.entries) == 0 && a.reserved == (sums{}) && len(a.devices.reserved) == 0 &&
 		len(a.quota.reserved) == 0 {
 		delete(l.accounts, tenant)
 	}
@@ -235,8 +230,8 @@ func (l *accounting) reserve(tenant string, need, limits *amounts) (lack dimensi
 	defer l.mu.Unlock()
 	a := l.of(tenant)
 	for d := range dimensions {
-		used := a.used[d] + a.reserved[d]
-		if need[d] > 0 && need[d] > limits[d]-used {
+		used := a.used[d].and(a.reserved[d]).value()
+		if need[d] > 0 && limits[d] != math.MaxInt64 && need[d] > limits[d]-used {
 			l.forgetEmpty(tenant, a)
 			return d, used, false
 		}
@@ -274,7 +269,7 @@ func (l *accounting) used(tenant string) amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
-		return a.used
+		return a.used.values()
 	}
 	return amounts{}
 }
@@ -284,7 +279,7 @@ func (l *accounting) share(tenant string) (used int64, tenants int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
-		used = a.used[bytes] + a.reserved[bytes]
+		used = a.used[bytes].and(a.reserved[bytes]).value()
 	}
 	return used, len(l.accounts)
 }

@@ -8,7 +8,7 @@ import (
 	resourceapi "k8s.io/kubernetes/pkg/apis/resource"
 )
 
-// most is what one object costs at most of anything: sums of it do not overflow.
+// most is what one object costs at most of anything.
 const most = 1 << 50
 
 // charged are the resources whose objects cost more than their keys say.

@@ -140,7 +140,7 @@ func (l *accounting) usedDevices(tenant string) numbers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
-		return maps.Clone(a.devices.used)
+		return a.devices.used.values()
 	}
 	return nil
 }

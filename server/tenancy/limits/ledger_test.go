@@ -55,7 +55,7 @@ func TestLedgerIsExact(t *testing.T) {
 	if d, used, ok := l.reserve("t", &need, &limits); ok || d != bytes || used != 120 {
 		t.Errorf("%v, %v, %v", d, used, ok)
 	}
-	if a := l.accounts["t"]; a.reserved != (amounts{}) {
+	if a := l.accounts["t"]; a.reserved != (sums{}) {
 		t.Errorf("still reserved: %v", a.reserved)
 	}
 }

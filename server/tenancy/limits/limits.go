@@ -58,9 +58,11 @@ type Limits struct {
 	remover
 	accounting *accounting
 	quotas     quotas
-	users      sync.Map // tenant -> *usage
-	rates      rateLimits
-	filled     atomic.Pointer[filled]
+	// shownQuotas are the limits by name that metrics say, by tenant. It is that of show alone.
+	shownQuotas map[string][]string
+	users       sync.Map // tenant -> *usage
+	rates       rateLimits
+	filled      atomic.Pointer[filled]
 }
 
 // New makes Limits that have counted nothing yet.

@@ -210,6 +210,28 @@ func TestLimitsAreShown(t *testing.T) {
 	if got := shows("a4s_tenant_used"); len(got) != len(shown()) || got["bytes"] == 0 {
 		t.Errorf("it uses %v", got)
 	}
+	tenant.Spec.Limits.Quota = quotaOf("count/jobs.batch", "5", "requests.cpu", "2")
+	l.show(t.Context())
+	if got := shows("a4s_tenant_used"); len(got) != len(shown()) || l.quotas.of(tenant.Name) != nil {
+		t.Errorf("before quotas are counted it uses %v", got)
+	}
+	c, _ := l.quotas.want(tenant.Name, tenant.Spec.Limits.Quota)
+	close(c.done)
+	l.accounting.put(tenant.Name, "job", 2, 10, isObject, charge{quota: &quotaUse{numbers{"count/jobs.batch": 1,
+		"requests.cpu": 1500}}})
+	l.show(t.Context())
+	if got := shows("a4s_tenant_limit"); len(got) != 3 || got["quota.count/jobs.batch"] != 5 {
+		t.Errorf("by name it may use %v", got)
+	}
+	if got := shows("a4s_tenant_used"); got["quota.count/jobs.batch"] != 1 || got["quota.requests.cpu"] != 1.5 {
+		t.Errorf("by name it uses %v", got)
+	}
+	delete(tenant.Spec.Limits.Quota, "requests.cpu")
+	l.show(t.Context())
+	if got := shows("a4s_tenant_used"); len(got) != len(shown())+1 {
+		t.Errorf("with a name less it uses %v", got)
+	}
+	tenant.Spec.Limits.Quota = nil
 	tenant.Spec.Limits.Pods = nil
 	l.show(t.Context())
 	if got := shows("a4s_tenant_limit"); len(got) != 0 {

@@ -330,11 +330,18 @@ func quotaUsage(l *Limits, t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	if len(limits) == 0 {
 		return nil
 	}
+	if c := l.quotas.of(t.Name); (c == nil || !c.covers(limits)) && t.DeletionTimestamp == nil {
+		l.countForReader(t.Name, limits)
+		return nil
+	}
+	return knownQuotaUsage(l, t)
+}
+
+// knownQuotaUsage is the same, and has nothing counted.
+func knownQuotaUsage(l *Limits, t *tenantapi.Tenant) []tenantapi.LimitUsage {
+	limits := l.limitsOf(t).Quota
 	c := l.quotas.of(t.Name)
-	if c == nil || !c.covers(limits) {
-		if t.DeletionTimestamp == nil {
-			l.countForReader(t.Name, limits)
-		}
+	if len(limits) == 0 || c == nil || !c.covers(limits) {
 		return nil
 	}
 	select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"strings"
 	"time"
@@ -200,7 +199,7 @@ func (l *accounting) usedQuota(tenant string) numbers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
-		return maps.Clone(a.quota.used)
+		return a.quota.used.values()
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func (n numbers) add(of numbers, times int64) {
 }
 
 // tally is what is used by names, and reserved for writes that are under way.
-type tally struct{ used, reserved numbers }
+type tally struct{ used, reserved totals }
 
 // take counts what something uses.
 func (t *tally) take(of numbers, times int64) {
@@ -26,7 +26,7 @@ func (t *tally) take(of numbers, times int64) {
 		return
 	}
 	if t.used == nil {
-		t.used = numbers{}
+		t.used = totals{}
 	}
 	t.used.add(of, times)
 }
@@ -37,12 +37,12 @@ func (t *tally) reserve(need numbers, limit func(name string) (most int64, bound
 ) {
 	for _, name := range slices.Sorted(maps.Keys(need)) {
 		most, bounded := limit(name)
-		if used := t.used[name] + t.reserved[name]; bounded && need[name] > most-used {
+		if used := t.used[name].and(t.reserved[name]).value(); bounded && need[name] > most-used {
 			return name, used, false
 		}
 	}
 	if len(need) > 0 && t.reserved == nil {
-		t.reserved = numbers{}
+		t.reserved = totals{}
 	}
 	t.reserved.add(need, 1)
 	return "", 0, true

@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -96,6 +97,8 @@ func (l *Limits) show(ctx context.Context) {
 	default:
 		return
 	}
+	quotas := map[string][]string{}
+	defer func() { l.shownQuotas = quotas }()
 	for _, tenant := range l.accounting.tenants() {
 		known, ok := l.users.Load(tenant)
 		if !ok {
@@ -119,8 +122,30 @@ func (l *Limits) show(ctx context.Context) {
 					showBound(label, d, bounds[d])
 				}
 			}
+			if quotas[tenant] = l.shownQuotas[tenant]; err == nil && t != nil {
+				quotas[tenant] = showQuotas(label, knownQuotaUsage(l, t), l.shownQuotas[tenant])
+			}
 		})
 	}
+}
+
+// showQuotas has metrics say what a tenant uses of its limits by name, and of no others that they
+// said before. Administrators of the cluster choose these names, and each list of limits has at most
+// 64, so they are few.
+func showQuotas(tenant string, now []tenantapi.LimitUsage, before []string) (names []string) {
+	for _, u := range now {
+		names = append(names, u.Name)
+		use.WithLabelValues(tenant, u.Name).Set(u.Used.AsApproximateFloat64())
+		allowed.WithLabelValues(tenant, u.Name).Set(u.Limit.AsApproximateFloat64())
+	}
+	for _, name := range before {
+		if !slices.Contains(names, name) {
+			of := map[string]string{"tenant": tenant, "limit": name}
+			use.Delete(of)
+			allowed.Delete(of)
+		}
+	}
+	return names
 }
 
 // showBound has a metric say what a tenant may use, or say nothing where it has no limit.

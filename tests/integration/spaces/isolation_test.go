@@ -123,6 +123,7 @@ func isolation(t *testing.T, p *plane, of *provider, total int, hasAttacker bool
 	planes.CreateTenant(t, p.Admin, asleep)
 	far := plantPartition(t, p)
 	held := plantClass(t, p)
+	p.limit(t, "b", `{"quota":{"count/things.`+word+`.example.com":"1000000","secrets":"1000000"}}`)
 	before := planted(t, p, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
@@ -390,7 +391,7 @@ func (g *attacker) chance(percent int) bool { return g.rand.IntN(100) < percent 
 // name is one that exists in the attacker's space, in others, or in none.
 func (g *attacker) name() string {
 	return pick(g, "web", "web", "default", "admin", "view", "cluster-admin", "system:node", "kube-root-ca.crt",
-		"web-default", "web.b.tenant", "web-default.b.tenant",
+		"web-default", "web.b.tenant", "web-default.b.tenant", "usage", "usage.b.tenant",
 		"default.b", "../default.b", "..%2Fdefault.b", "b", "system", "all", "web%00", "kubernetes",
 		strconv.Itoa(g.rand.IntN(50)))
 }

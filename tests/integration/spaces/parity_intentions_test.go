@@ -147,6 +147,18 @@ func parityRefusals() []*parityIntention {
 				p.code(1) == "200" && p.accept()
 		},
 	}, {
+		name: "use of the limits",
+		what: "there is a TenantUsage, which says what the space uses of its limits",
+		why:  "the cluster itself has no limits of this kind",
+		examples: func(run *parityRun) []*parityRequest {
+			return asks(run, "tenantusages", parityRequest{method: "GET"}, parityRequest{method: "GET", name: "usage"})
+		},
+		explain: func(p *parityPair) bool {
+			r := p.request.resource
+			return r != nil && r.group == "" && r.name == "tenantusages" && p.code(1) == "200" &&
+				slices.Contains([]string{"200", "404"}, p.code(0)) && p.accept()
+		},
+	}, {
 		name: "default roles",
 		what: "403 for writing to the ClusterRoles `cluster-admin`, `admin`, `edit`, `view` and `system:...`",
 		why:  "they are the same for all",

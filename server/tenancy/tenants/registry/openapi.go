@@ -85,6 +85,18 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		tenantapi.LimitQuota: apimodels.Map("What a ResourceQuota bounds in a namespace, over the whole space, by "+
 			"the names that it has there: "+tenantapi.QuotaNames+". At most 64.", m.Quantity("")),
 	})
+	m.AddKind(apimodels.Kind{
+		Name: tenantapi.TenantUsage{}.OpenAPIModelName(),
+		Description: "TenantUsage is what the space uses of each of its limits, and what the limit counts. There is " +
+			"one in each space. It is counted for whoever reads it, and nobody can write it.",
+		List:            tenantapi.TenantUsageList{}.OpenAPIModelName(),
+		ListDescription: "TenantUsageList is a list of the one TenantUsage of the space.",
+		Items:           "The one of the space.",
+		Properties: map[string]spec.Schema{
+			"usage": apimodels.Merged("What the space uses of its limits. Limits by name are there as soon as what "+
+				"they name is counted.", "name", m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName())),
+		},
+	})
 	m.Add(tenantapi.LimitUsage{}.OpenAPIModelName(), "LimitUsage is what a tenant uses of one limit.",
 		[]string{"name", "used"}, map[string]spec.Schema{
 			"name":   apimodels.Text("The name of the limit."),

@@ -73,5 +73,5 @@ func isStored(k kinds.Kind) bool {
 	case "authentication.k8s.io", "authorization.k8s.io", "metrics.k8s.io":
 		return false
 	}
-	return k.Resource != "events"
+	return k.Resource != "events" && (k.Group != "" || k.Resource != tenantapi.UsageResource)
 }
