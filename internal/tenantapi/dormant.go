@@ -21,6 +21,13 @@ func DormantCondition(now metav1.Time) metav1.Condition {
 	}
 }
 
+// KeepingCondition is what the status of a dormant Tenant that keeps nodes says.
+func KeepingCondition(now metav1.Time) metav1.Condition {
+	c := DormantCondition(now)
+	c.Message += "; its nodes are kept for it already"
+	return c
+}
+
 // MadeCondition is what the status says once the default objects exist.
 func MadeCondition() metav1.Condition {
 	return metav1.Condition{

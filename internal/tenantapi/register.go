@@ -38,7 +38,7 @@ const (
 	// SelectPhase selects by the phase.
 	SelectPhase = "status.phase"
 	// SelectDormant is "true" for tenants whose space nobody has used yet and that are
-	// not being deleted.
+	// not being deleted, unless they keep nodes, which all have to know.
 	SelectDormant = "status.dormant"
 )
 
@@ -60,6 +60,9 @@ func (TenantSpec) OpenAPIModelName() string { return modelName("TenantSpec") }
 
 // OpenAPIModelName names the model in OpenAPI documents.
 func (TenantLimits) OpenAPIModelName() string { return modelName("TenantLimits") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantScheduling) OpenAPIModelName() string { return modelName("TenantScheduling") }
 
 // OpenAPIModelName names the model in OpenAPI documents.
 func (TenantStatus) OpenAPIModelName() string { return modelName("TenantStatus") }

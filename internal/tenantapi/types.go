@@ -1,6 +1,7 @@
 package tenantapi
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -116,7 +117,25 @@ type TenantSpec struct {
 	DeletionProtection bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
 	// Cordoned lets the users of the tenant read, and nothing else.
 	Cordoned bool `json:"cordoned,omitempty" protobuf:"varint,11,opt,name=cordoned"`
+	// Scheduling says which nodes run the pods of the tenant; all that take them if it is
+	// not set.
+	Scheduling *TenantScheduling `json:"scheduling,omitempty" protobuf:"bytes,12,opt,name=scheduling"`
 }
+
+// TenantScheduling says which nodes run the pods of a tenant, whatever the pods say. It has
+// the fields that the scheduling of a RuntimeClass has, and one more.
+type TenantScheduling struct {
+	// NodeSelector is the labels that a node has to have to run pods of the tenant. All
+	// nodes have them if there are none.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty" protobuf:"bytes,1,rep,name=nodeSelector"`
+	// Tolerations are given to every new pod of the tenant.
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty" protobuf:"bytes,2,rep,name=tolerations"`
+	// Exclusive keeps the pods of all other tenants off these nodes.
+	Exclusive bool `json:"exclusive,omitempty" protobuf:"varint,3,opt,name=exclusive"`
+}
+
+// KeepsNodes reports whether there are nodes that run no pods of other tenants.
+func (in *Tenant) KeepsNodes() bool { return in.Spec.Scheduling != nil && in.Spec.Scheduling.Exclusive }
 
 // ReadsOnly reports whether the users of the tenant can only read. One that is being
 // deleted is not cordoned any more: its operators may have to finalize what goes.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
@@ -95,6 +96,9 @@ type annotated map[string]string
 
 func (annotated) Exists(context.Context, string) (bool, error) { return true, nil }
 func (annotated) Terminating(string) bool                      { return false }
+func (annotated) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, error) {
+	return nil, nil
+}
 func (a annotated) Annotation(_ context.Context, _, key string) (string, error) {
 	return a[key], nil
 }

@@ -21,11 +21,13 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/nodes"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -43,6 +45,8 @@ type Tenants interface {
 	Terminating(name string) bool
 	// Annotation is the value of an annotation of a Tenant, "" if it has none.
 	Annotation(ctx context.Context, tenant, key string) (string, error)
+	// Scheduling is spec.scheduling of a Tenant, nil if it has none.
+	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
 }
 
 // Options configures the admission of tenants.
@@ -50,6 +54,8 @@ type Options struct {
 	// Projector translates between the native and the composite form.
 	Projector func(tenant string) *wire.Projector
 	Tenants   Tenants
+	// Nodes are those that pods of tenants may run on.
+	Nodes *nodes.Rules
 	// System is a client of the system with all rights, by certificate: the
 	// API server's client of itself does not come through the edge.
 	System *rest.Config
@@ -83,7 +89,7 @@ type Admission struct {
 // New makes it; its methods are the admission seam of the API server, called
 // in the order Informers, Decorate (for each plugin), Webhooks, Run.
 func New(o Options) (*Admission, error) {
-	g, err := newGuard(o.Tenants)
+	g, err := newGuard(o.Tenants, o.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +111,7 @@ func (a *Admission) Informers(
 	if a.guard.reach, err = reach.New(f, a.opts.Inside, a.opts.Tunnel); err != nil {
 		return nil, err
 	}
+	a.guard.places.lister, a.guard.places.client = f.Core().V1().Nodes().Lister(), client.CoreV1().Nodes()
 	a.guard.services = f.Core().V1().Services().Lister()
 	a.guard.classes = f.Scheduling().V1().PriorityClasses().Lister()
 	a.guard.devices.classes = f.Resource().V1().DeviceClasses().Lister()

@@ -36,6 +36,12 @@ func TestDormantTenantsAfterARestart(t *testing.T) {
 	}
 	d.sleeper(t, "edited")
 	d.allow(t, "edited", "example.com/plan", "small")
+	keeps := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "keeps"}}
+	keeps.Spec.Scheduling = &tenantapi.TenantScheduling{NodeSelector: map[string]string{"pool": "keeps"},
+		Exclusive: true}
+	if _, err := d.tenants.Create(t.Context(), keeps, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	d.bareTenant(t, "used")
 	d.bareTenant(t, "sleeps-once") // among those that sleep
 	if cfg.DatastoreEndpoint == "" {
@@ -50,11 +56,12 @@ func TestDormantTenantsAfterARestart(t *testing.T) {
 
 	d = up()
 	names := d.namesOf(t, tenantapi.SelectDormant+"=false")
-	if want := []string{"sleeps-once", "system", "used"}; !slices.Equal(names, want) {
+	// One that keeps nodes is selected with them: all have to know it.
+	if want := []string{"keeps", "sleeps-once", "system", "used"}; !slices.Equal(names, want) {
 		t.Errorf("%q are not dormant, want %q", names, want)
 	}
 	for name, want := range map[string]string{
-		"used": tenantapi.ReasonMade, "edited": tenantapi.ReasonDormant, "sleeps-07": tenantapi.ReasonDormant,
+		"used": tenantapi.ReasonMade, "keeps": tenantapi.ReasonDormant, "edited": tenantapi.ReasonDormant, "sleeps-07": tenantapi.ReasonDormant,
 	} {
 		if r := d.reason(t, name); r != want {
 			t.Errorf("%s is %s, want %s", name, r, want)

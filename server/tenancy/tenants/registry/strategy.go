@@ -144,6 +144,7 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 			errs = append(errs, field.Invalid(spec.Child("partition"), p, problem))
 		}
 	}
+	errs = append(errs, validateScheduling(t, spec.Child("scheduling"))...)
 	l := t.Spec.Limits
 	if l == nil {
 		return errs
@@ -184,6 +185,6 @@ func reset(paths ...any) map[fieldpath.APIVersion]*fieldpath.Set {
 func selectable(t *tenantapi.Tenant) fields.Set {
 	return fields.Set{
 		tenantapi.SelectPhase:   string(t.Status.Phase),
-		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero()),
+		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero() && !t.KeepsNodes()),
 	}
 }

@@ -1,0 +1,189 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// Tenants says what their administrators have decided.
+type Tenants interface {
+	// Scheduling is spec.scheduling of a tenant, nil for none.
+	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
+}
+
+// Rules are those of all tenants.
+type Rules struct {
+	tenants Tenants
+
+	mu sync.RWMutex
+	// kept are the tenants that have nodes for themselves alone, with the labels of these
+	// nodes, by one of these labels: a node has few, and there may be many tenants.
+	kept map[label]map[string]labels.Set
+	// by is where they are in kept.
+	by      map[string]label
+	changes map[*func()]struct{}
+}
+
+// label is one with its value.
+type label struct{ key, value string }
+
+// New makes rules that hear of tenants by Changed and Gone.
+func New(tenants Tenants) *Rules {
+	return &Rules{tenants: tenants, kept: map[label]map[string]labels.Set{}, by: map[string]label{},
+		changes: map[*func()]struct{}{}}
+}
+
+// OnChange has f called, until the context ends, whenever pods may fit where they did not
+// before.
+func (r *Rules) OnChange(ctx context.Context, f func()) {
+	r.mu.Lock()
+	r.changes[&f] = struct{}{}
+	r.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		delete(r.changes, &f)
+		r.mu.Unlock()
+	})
+}
+
+// Changed hears of a tenant that is new, with a nil old one, or has changed.
+func (r *Rules) Changed(old, t *tenantapi.Tenant) {
+	var was, is tenantapi.TenantScheduling
+	if old != nil && old.Spec.Scheduling != nil {
+		was = *old.Spec.Scheduling
+	}
+	if t.Spec.Scheduling != nil {
+		is = *t.Spec.Scheduling
+	}
+	if was.Exclusive == is.Exclusive && maps.Equal(was.NodeSelector, is.NodeSelector) {
+		return
+	}
+	r.keep(t.Name, is)
+}
+
+// Gone hears of a tenant that is not there any more.
+func (r *Rules) Gone(tenant string) {
+	r.mu.RLock()
+	_, keeps := r.by[tenant]
+	r.mu.RUnlock()
+	if keeps {
+		r.keep(tenant, tenantapi.TenantScheduling{})
+	}
+}
+
+// keep takes note of the nodes of a tenant and tells who waits for it.
+func (r *Rules) keep(tenant string, s tenantapi.TenantScheduling) {
+	r.mu.Lock()
+	if at, ok := r.by[tenant]; ok {
+		delete(r.by, tenant)
+		delete(r.kept[at], tenant)
+		if len(r.kept[at]) == 0 {
+			delete(r.kept, at)
+		}
+	}
+	// Without labels it would keep all nodes. The API refuses that.
+	if s.Exclusive && len(s.NodeSelector) > 0 {
+		var at label
+		for key, value := range s.NodeSelector {
+			if at.key == "" || key < at.key {
+				at = label{key, value}
+			}
+		}
+		if r.kept[at] == nil {
+			r.kept[at] = map[string]labels.Set{}
+		}
+		r.by[tenant], r.kept[at][tenant] = at, s.NodeSelector
+	}
+	var tell []func()
+	for f := range r.changes {
+		tell = append(tell, *f)
+	}
+	r.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// Rule is that of one tenant.
+type Rule struct {
+	rules  *Rules
+	tenant string
+	own    labels.Set
+}
+
+// Of is the rule of a tenant.
+func (r *Rules) Of(ctx context.Context, tenant string) (Rule, error) {
+	if space.IsSystem(tenant) {
+		return Rule{}, nil
+	}
+	s, err := r.tenants.Scheduling(ctx, tenant)
+	if err != nil {
+		return Rule{}, err
+	}
+	rule := Rule{rules: r, tenant: tenant}
+	if s != nil {
+		rule.own = s.NodeSelector
+	}
+	return rule, nil
+}
+
+// Anywhere reports whether all nodes run pods of the tenant.
+func (r Rule) Anywhere() bool {
+	if r.rules == nil {
+		return true
+	}
+	r.rules.mu.RLock()
+	defer r.rules.mu.RUnlock()
+	return len(r.own) == 0 && len(r.rules.by) == 0
+}
+
+// Refusal is why a node with these labels runs no pods of the tenant, "" if it does. What it
+// says follows the name of a node.
+func (r Rule) Refusal(node map[string]string) string {
+	if r.rules == nil {
+		return ""
+	}
+	if !matches(r.own, node) {
+		return fmt.Sprintf("did not have the labels that nodes of this tenant have: %s", r.own)
+	}
+	r.rules.mu.RLock()
+	defer r.rules.mu.RUnlock()
+	if len(r.rules.by) == 0 {
+		return ""
+	}
+	for key, value := range node {
+		for tenant, wants := range r.rules.kept[label{key, value}] {
+			if tenant != r.tenant && matches(wants, node) {
+				return "had been set aside for another tenant"
+			}
+		}
+	}
+	return ""
+}
+
+// matches reports whether a node has all labels.
+func matches(wants labels.Set, node map[string]string) bool {
+	for key, value := range wants {
+		if has, ok := node[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Conflict finds a label that a pod asks of its node and that no node of the tenant has.
+func (r Rule) Conflict(selector map[string]string) (key, asked, has string, found bool) {
+	for k, value := range r.own {
+		if v, ok := selector[k]; ok && v != value && (!found || k < key) {
+			key, asked, has, found = k, v, value, true
+		}
+	}
+	return key, asked, has, found
+}

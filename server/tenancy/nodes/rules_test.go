@@ -1,0 +1,162 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+type selector = map[string]string
+
+// known are tenants by their names.
+type known map[string]*tenantapi.Tenant
+
+func (k known) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, error) {
+	t := k[tenant]
+	if t == nil {
+		return nil, errors.New("it cannot be read")
+	}
+	return t.Spec.Scheduling, nil
+}
+
+func tenant(name string, exclusive bool, of selector) *tenantapi.Tenant {
+	t := &tenantapi.Tenant{}
+	t.Name = name
+	if exclusive || of != nil {
+		t.Spec.Scheduling = &tenantapi.TenantScheduling{NodeSelector: of, Exclusive: exclusive}
+	}
+	return t
+}
+
+const (
+	lacks = "did not have the labels that nodes of this tenant have"
+	kept  = "set aside for another tenant"
+)
+
+// TestRefusal: which tenant may use a node, by what all of them have.
+func TestRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		tenants []*tenantapi.Tenant
+		of      string
+		node    selector
+		want    string // "" if it may
+	}{
+		"nobody has any":    {[]*tenantapi.Tenant{tenant("a", false, nil)}, "a", selector{"pool": "a"}, ""},
+		"its own":           {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a"})}, "a", selector{"pool": "a", "x": "y"}, ""},
+		"another":           {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a"})}, "a", selector{"pool": "b"}, lacks + ": pool=a"},
+		"without the label": {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": ""})}, "a", nil, lacks},
+		"an empty value":    {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": ""})}, "a", selector{"pool": ""}, ""},
+		"one of two": {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a", "disk": "ssd"})}, "a",
+			selector{"pool": "a"}, lacks + ": disk=ssd,pool=a"},
+		"not for itself alone": {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a"}), tenant("b", false, nil)},
+			"b", selector{"pool": "a"}, ""},
+		"another's alone": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}), tenant("b", false, nil)},
+			"b", selector{"pool": "a"}, kept},
+		"beside another's": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}), tenant("b", false, nil)},
+			"b", selector{"pool": "b"}, ""},
+		"half of another's": {[]*tenantapi.Tenant{tenant("a", true, selector{"disk": "ssd", "pool": "a"}),
+			tenant("b", false, nil)}, "b", selector{"disk": "ssd"}, ""},
+		"its own alone": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"})}, "a", selector{"pool": "a"}, ""},
+		"of both, the one": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}),
+			tenant("b", true, selector{"disk": "ssd"})}, "a", selector{"pool": "a", "disk": "ssd"}, kept},
+		"of both, the other": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}),
+			tenant("b", true, selector{"disk": "ssd"})}, "b", selector{"pool": "a", "disk": "ssd"}, kept},
+		"of both, alike": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}),
+			tenant("b", true, selector{"pool": "a"})}, "b", selector{"pool": "a"}, kept},
+		"alone without labels": {[]*tenantapi.Tenant{tenant("a", true, nil), tenant("b", false, nil)}, "b", nil, ""},
+		"the system": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"})}, space.System,
+			selector{"pool": "a"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := known{}
+			rules := New(all)
+			for _, one := range c.tenants {
+				all[one.Name] = one
+				rules.Changed(nil, one)
+			}
+			rule, err := rules.Of(t.Context(), c.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := rule.Refusal(c.node)
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if got != "" && rule.Anywhere() {
+				t.Error("the rule says that it runs anywhere")
+			}
+		})
+	}
+}
+
+// TestChanges: what others keep counts as soon as it is heard of, is forgotten when it ends,
+// and those who wait are told of each change that can matter.
+func TestChanges(t *testing.T) {
+	all := known{"b": tenant("b", false, nil)}
+	rules := New(all)
+	ctx, cancel := context.WithCancel(t.Context())
+	told := 0
+	rules.OnChange(ctx, func() { told++ })
+	node := selector{"pool": "a"}
+	step := func(what string, want string, calls int, do func()) {
+		t.Helper()
+		told = 0
+		do()
+		rule, err := rules.Of(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rule.Refusal(node); (got == "") != (want == "") || !strings.Contains(got, want) || told != calls ||
+			rule.Anywhere() != (len(rules.by) == 0) {
+			t.Errorf("%s: %q, want %q; told %d times, want %d", what, got, want, told, calls)
+		}
+	}
+	first, moved := tenant("a", true, node), tenant("a", true, selector{"pool": "c"})
+	shared := tenant("a", false, node)
+	tolerant := tenant("a", true, node)
+	tolerant.Spec.Cordoned = true
+	step("a new one", kept, 1, func() { rules.Changed(nil, first) })
+	step("something else", kept, 0, func() { rules.Changed(first, tolerant) })
+	step("other labels", "", 1, func() { rules.Changed(first, moved) })
+	step("back", kept, 1, func() { rules.Changed(moved, first) })
+	step("shared", "", 1, func() { rules.Changed(first, shared) })
+	step("gone without any", "", 0, func() { rules.Gone("a") })
+	step("again", kept, 1, func() { rules.Changed(shared, first) })
+	step("gone", "", 1, func() { rules.Gone("a") })
+	if len(rules.kept) > 0 {
+		t.Errorf("it remembers %v", rules.kept)
+	}
+	if _, err := rules.Of(t.Context(), "unknown"); err == nil {
+		t.Error("a tenant that cannot be read runs anywhere")
+	}
+	cancel()
+	for registered := 1; registered > 0; {
+		rules.mu.RLock()
+		registered = len(rules.changes)
+		rules.mu.RUnlock()
+	}
+}
+
+func TestConflict(t *testing.T) {
+	rules := New(known{"a": tenant("a", false, selector{"pool": "a", "disk": "ssd"})})
+	rule, err := rules.Of(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, asked := range map[string]selector{
+		"":                  nil,
+		"   false":          {"pool": "a", "zone": "z"},
+		"pool b a true":     {"pool": "b"},
+		"disk hdd ssd true": {"pool": "b", "disk": "hdd"},
+	} {
+		key, value, has, found := rule.Conflict(asked)
+		if got := fmt.Sprint(key, " ", value, " ", has, " ", found); want != "" && got != want {
+			t.Errorf("%v: %q, want %q", asked, got, want)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	unversionedvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	core "k8s.io/kubernetes/pkg/apis/core"
+	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// mostOfNodes bounds what the scheduler compares with each node, and what each pod is given.
+const mostOfNodes = 16
+
+func validateScheduling(t *tenantapi.Tenant, path *field.Path) field.ErrorList {
+	s := t.Spec.Scheduling
+	if s == nil {
+		return nil
+	}
+	if t.Name == space.System {
+		return field.ErrorList{field.Forbidden(path,
+			"pods of the system space run on all nodes, also on those that tenants have for themselves alone")}
+	}
+	of := path.Child("nodeSelector")
+	errs := unversionedvalidation.ValidateLabels(s.NodeSelector, of)
+	if n := len(s.NodeSelector); n > mostOfNodes {
+		errs = append(errs, field.TooMany(of, n, mostOfNodes))
+	}
+	if s.Exclusive && len(s.NodeSelector) == 0 {
+		errs = append(errs, field.Required(of, "exclusive keeps others off the nodes with these labels"))
+	}
+	of = path.Child("tolerations")
+	if n := len(s.Tolerations); n > mostOfNodes {
+		return append(errs, field.TooMany(of, n, mostOfNodes))
+	}
+	tolerations, err := coreTolerations(s.Tolerations)
+	if err != nil {
+		return append(errs, field.InternalError(of, err))
+	}
+	return append(errs, corevalidation.ValidateTolerations(tolerations, of, corevalidation.PodValidationOptions{})...)
+}
+
+func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
+	out := make([]core.Toleration, len(in))
+	for i := range in {
+		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(&in[i], &out[i], nil); err != nil {
+			return nil, fmt.Errorf("reading the toleration of %s: %w", in[i].Key, err)
+		}
+	}
+	return out, nil
+}
+
+// keeping writes a new tenant that keeps nodes once more. What was written once only is not
+// read at a start (server/tenancy/storage/awake.go), and others would get its nodes then.
+func keeping(ctx context.Context, status *genericregistry.Store, t *tenantapi.Tenant) (*tenantapi.Tenant, error) {
+	change := func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+		now, ok := old.DeepCopyObject().(*tenantapi.Tenant)
+		if !ok {
+			return nil, fmt.Errorf("a tenant is a %T", old)
+		}
+		if now.Dormant() { // or it was written since
+			meta.SetStatusCondition(&now.Status.Conditions, tenantapi.KeepingCondition(metav1.Now()))
+		}
+		return now, nil
+	}
+	obj, _, err := status.Update(ctx, t.Name, rest.DefaultUpdatedObjectInfo(nil, change), rest.ValidateAllObjectFunc,
+		rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("writing that the nodes of the new tenant %s are kept: %w", t.Name, err)
+	}
+	return obj.(*tenantapi.Tenant), nil
+}
