@@ -130,7 +130,8 @@ func New(o Options) (*Spaces, error) {
 		return nil, err
 	}
 	m := &Spaces{
-		directory: tenants, nodes: nodes.New(tenants), system: o.System, pool: o.Pool, log: o.Log, crds: crd.NewCatalog(tenants, o.Log),
+		directory: tenants, nodes: nodes.New(tenants), system: o.System, pool: o.Pool, log: o.Log,
+		crds:        crd.NewCatalog(tenants, o.Log),
 		connections: o.Connections, placer: o.Placer, accounts: newAccounts(), tunnels: o.Tunnel != nil,
 	}
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
@@ -202,7 +203,8 @@ func New(o Options) (*Spaces, error) {
 	m.edge = edge.New(atEdge)
 	tenants.OnGone(m.edge.TenantGone)
 	m.admission, err = admission.New(admission.Options{
-		Projector: m.edge.Projector, Tenants: tenants, Nodes: m.nodes, System: o.System, Inside: o.Inside, Tunnel: o.Tunnel,
+		Projector: m.edge.Projector, Tenants: tenants, Nodes: m.nodes, System: o.System, Inside: o.Inside,
+		Tunnel:        o.Tunnel,
 		LoadBalancers: o.LoadBalancers, NodePorts: limits.NodePorts(m.Limits), Pool: o.Pool, Log: o.Log,
 	})
 	if err != nil {

@@ -94,18 +94,19 @@ func TestPlaces(t *testing.T) {
 		"bound, not kept":            {bind: "other"},
 		"bound, one just made":       {of: own, bind: "fresh"},
 		"bound to nothing":           {of: own, bind: "later", want: "cannot be compared"},
-		"another label":              {of: own, pod: selects("other"), want: "pool=other, and the nodes of this tenant have pool=own"},
-		"its label":                  {of: own, pod: selects("own")},
-		"no label of the tenant":     {pod: selects("other")},
-		"privileged, another label":  {tenant: trusted, of: own, pod: selects("other"), want: "pool=other"},
-		"a label that it had":        {of: own, old: selects("other"), pod: selects("other")},
-		"a label later":              {of: own, old: &core.Pod{}, pod: selects("other"), want: "pool=other"},
+		"another label": {of: own, pod: selects("other"),
+			want: "pool=other, and the nodes of this tenant have pool=own"},
+		"its label":                 {of: own, pod: selects("own")},
+		"no label of the tenant":    {pod: selects("other")},
+		"privileged, another label": {tenant: trusted, of: own, pod: selects("other"), want: "pool=other"},
+		"a label that it had":       {of: own, old: selects("other"), pod: selects("other")},
+		"a label later":             {of: own, old: &core.Pod{}, pod: selects("other"), want: "pool=other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := placesGuard(t, placed{c.tenant, c.of})
-			attr := admission.NewAttributesRecord(&core.Binding{Target: core.ObjectReference{Kind: "Node", Name: c.bind}},
-				nil, core.Kind("Binding").WithVersion("v1"), "default.t1", "p", core.Resource("pods").WithVersion("v1"),
-				"binding", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "driver"})
+			binding := &core.Binding{Target: core.ObjectReference{Kind: "Node", Name: c.bind}}
+			attr := admission.NewAttributesRecord(binding, nil, core.Kind("Binding").WithVersion("v1"), "default.t1",
+				"p", core.Resource("pods").WithVersion("v1"), "binding", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "driver"})
 			var err error
 			if c.bind != "" {
 				err = g.check(t.Context(), "t1", false, attr)
@@ -140,13 +141,15 @@ func TestTolerationsOfTheTenant(t *testing.T) {
 		op            admission.Operation
 		want          []core.Toleration
 	}{
-		"none":                 {want: []core.Toleration{own}},
-		"it has it":            {has: []core.Toleration{own}, want: []core.Toleration{own}},
-		"a wider one":          {has: []core.Toleration{wide}, want: []core.Toleration{own}},
-		"privileged":           {level: "privileged", has: []core.Toleration{wide}, want: []core.Toleration{wide, own}},
-		"of another tenant":    {tenant: "t2", has: []core.Toleration{own}},
-		"one that was there":   {op: admission.Update},
-		"one that it asks for": {op: admission.Update, has: []core.Toleration{own, wide}, want: []core.Toleration{own}},
+		"none":        {want: []core.Toleration{own}},
+		"it has it":   {has: []core.Toleration{own}, want: []core.Toleration{own}},
+		"a wider one": {has: []core.Toleration{wide}, want: []core.Toleration{own}},
+		"privileged": {level: "privileged", has: []core.Toleration{wide},
+			want: []core.Toleration{wide, own}},
+		"of another tenant":  {tenant: "t2", has: []core.Toleration{own}},
+		"one that was there": {op: admission.Update},
+		"one that it asks for": {op: admission.Update, has: []core.Toleration{own, wide},
+			want: []core.Toleration{own}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := placesGuard(t, placed{annotated{allowances.PodSecurity: c.level}, of})
@@ -161,8 +164,8 @@ func TestTolerationsOfTheTenant(t *testing.T) {
 			if c.op == admission.Update {
 				old = &core.Pod{}
 			}
-			attr := admission.NewAttributesRecord(pod, old, core.Kind("Pod").WithVersion("v1"), "default."+c.tenant, "p",
-				core.Resource("pods").WithVersion("v1"), "", c.op, nil, false, nil)
+			attr := admission.NewAttributesRecord(pod, old, core.Kind("Pod").WithVersion("v1"), "default."+c.tenant,
+				"p", core.Resource("pods").WithVersion("v1"), "", c.op, nil, false, nil)
 			if err := g.fill(t.Context(), c.tenant, attr); err != nil {
 				t.Fatal(err)
 			}

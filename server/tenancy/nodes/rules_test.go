@@ -40,37 +40,37 @@ const (
 
 // TestRefusal: which tenant may use a node, by what all of them have.
 func TestRefusal(t *testing.T) {
+	type tenants = []*tenantapi.Tenant
+	onlyA := tenants{tenant("a", false, selector{"pool": "a"})}
+	alone := tenants{tenant("a", true, selector{"pool": "a"}), tenant("b", false, nil)}
+	ssd := tenants{alone[0], tenant("b", true, selector{"disk": "ssd"})}
+	both := selector{"pool": "a", "disk": "ssd"}
 	for name, c := range map[string]struct {
-		tenants []*tenantapi.Tenant
+		tenants tenants
 		of      string
 		node    selector
 		want    string // "" if it may
 	}{
-		"nobody has any":    {[]*tenantapi.Tenant{tenant("a", false, nil)}, "a", selector{"pool": "a"}, ""},
-		"its own":           {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a"})}, "a", selector{"pool": "a", "x": "y"}, ""},
-		"another":           {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a"})}, "a", selector{"pool": "b"}, lacks + ": pool=a"},
-		"without the label": {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": ""})}, "a", nil, lacks},
-		"an empty value":    {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": ""})}, "a", selector{"pool": ""}, ""},
-		"one of two": {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a", "disk": "ssd"})}, "a",
-			selector{"pool": "a"}, lacks + ": disk=ssd,pool=a"},
-		"not for itself alone": {[]*tenantapi.Tenant{tenant("a", false, selector{"pool": "a"}), tenant("b", false, nil)},
-			"b", selector{"pool": "a"}, ""},
-		"another's alone": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}), tenant("b", false, nil)},
-			"b", selector{"pool": "a"}, kept},
-		"beside another's": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}), tenant("b", false, nil)},
-			"b", selector{"pool": "b"}, ""},
-		"half of another's": {[]*tenantapi.Tenant{tenant("a", true, selector{"disk": "ssd", "pool": "a"}),
-			tenant("b", false, nil)}, "b", selector{"disk": "ssd"}, ""},
-		"its own alone": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"})}, "a", selector{"pool": "a"}, ""},
-		"of both, the one": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}),
-			tenant("b", true, selector{"disk": "ssd"})}, "a", selector{"pool": "a", "disk": "ssd"}, kept},
-		"of both, the other": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}),
-			tenant("b", true, selector{"disk": "ssd"})}, "b", selector{"pool": "a", "disk": "ssd"}, kept},
-		"of both, alike": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"}),
-			tenant("b", true, selector{"pool": "a"})}, "b", selector{"pool": "a"}, kept},
-		"alone without labels": {[]*tenantapi.Tenant{tenant("a", true, nil), tenant("b", false, nil)}, "b", nil, ""},
-		"the system": {[]*tenantapi.Tenant{tenant("a", true, selector{"pool": "a"})}, space.System,
-			selector{"pool": "a"}, ""},
+		"nobody has any":    {tenants{tenant("a", false, nil)}, "a", selector{"pool": "a"}, ""},
+		"its own":           {onlyA, "a", selector{"pool": "a", "x": "y"}, ""},
+		"another":           {onlyA, "a", selector{"pool": "b"}, lacks + ": pool=a"},
+		"without the label": {tenants{tenant("a", false, selector{"pool": ""})}, "a", nil, lacks},
+		"an empty value": {tenants{tenant("a", false, selector{"pool": ""})}, "a", selector{"pool": ""},
+			""},
+		"one of two": {tenants{tenant("a", false, both)}, "a", selector{"pool": "a"},
+			lacks + ": disk=ssd,pool=a"},
+		"not for itself alone": {append(tenants{tenant("b", false, nil)}, onlyA...), "b", selector{"pool": "a"}, ""},
+		"another's alone":      {alone, "b", selector{"pool": "a"}, kept},
+		"beside another's":     {alone, "b", selector{"pool": "b"}, ""},
+		"half of another's": {tenants{tenant("a", true, both), tenant("b", false, nil)}, "b",
+			selector{"disk": "ssd"}, ""},
+		"its own alone":      {alone, "a", selector{"pool": "a"}, ""},
+		"of both, the one":   {ssd, "a", both, kept},
+		"of both, the other": {ssd, "b", both, kept},
+		"of both, alike": {tenants{alone[0], tenant("b", true, selector{"pool": "a"})}, "b",
+			selector{"pool": "a"}, kept},
+		"alone without labels": {tenants{tenant("a", true, nil), tenant("b", false, nil)}, "b", nil, ""},
+		"the system":           {alone, space.System, selector{"pool": "a"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := known{}

@@ -61,7 +61,8 @@ func TestDormantTenantsAfterARestart(t *testing.T) {
 		t.Errorf("%q are not dormant, want %q", names, want)
 	}
 	for name, want := range map[string]string{
-		"used": tenantapi.ReasonMade, "keeps": tenantapi.ReasonDormant, "edited": tenantapi.ReasonDormant, "sleeps-07": tenantapi.ReasonDormant,
+		"used": tenantapi.ReasonMade, "keeps": tenantapi.ReasonDormant, "edited": tenantapi.ReasonDormant,
+		"sleeps-07": tenantapi.ReasonDormant,
 	} {
 		if r := d.reason(t, name); r != want {
 			t.Errorf("%s is %s, want %s", name, r, want)

@@ -170,8 +170,8 @@ func TestOwnNodesOfATenant(t *testing.T) {
 func (p *plane) invalidNodes(t *testing.T) {
 	t.Helper()
 	for scheduling, path := range map[string]string{
-		`{"exclusive":true}`:                        "spec.scheduling.nodeSelector",
-		`{"nodeSelector":{"a b":"c"}}`:              "spec.scheduling.nodeSelector",
+		`{"exclusive":true}`:                         "spec.scheduling.nodeSelector",
+		`{"nodeSelector":{"a b":"c"}}`:               "spec.scheduling.nodeSelector",
 		`{"tolerations":[{"operator":"Sometimes"}]}`: "spec.scheduling.tolerations[0].operator",
 	} {
 		if err := p.schedules(t, "keeper", scheduling); !apierrors.IsInvalid(err) ||

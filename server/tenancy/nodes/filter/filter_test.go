@@ -72,8 +72,8 @@ func TestFilter(t *testing.T) {
 				got = p.Filter(t.Context(), cycle, of, info)
 			}
 			want := strings.Contains(may, pool)
-			if ok := got.IsSuccess() || got.IsSkip(); ok != want ||
-				!ok && (got.Code() != fwk.UnschedulableAndUnresolvable || !strings.HasPrefix(got.Message(), "node(s) ")) {
+			refused := got.Code() == fwk.UnschedulableAndUnresolvable && strings.HasPrefix(got.Message(), "node(s) ")
+			if ok := got.IsSuccess() || got.IsSkip(); ok != want || !ok && !refused {
 				t.Errorf("a pod in %s on a node of the pool %s: %v", namespace, pool, got)
 			}
 		}
@@ -82,8 +82,8 @@ func TestFilter(t *testing.T) {
 		fwk.Error {
 		t.Errorf("a tenant that cannot be read: %v", got)
 	}
-	if got := p.Filter(t.Context(), framework.NewCycleState(), pod("default.a"), framework.NewNodeInfo()); got.Code() !=
-		fwk.Error {
+	got := p.Filter(t.Context(), framework.NewCycleState(), pod("default.a"), framework.NewNodeInfo())
+	if got.Code() != fwk.Error {
 		t.Errorf("without PreFilter: %v", got)
 	}
 	none := &plugin{nodes.New(known{"c": nil})}

@@ -2,7 +2,7 @@ package registry
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,29 +19,35 @@ func TestScheduling(t *testing.T) {
 	for i := range mostOfNodes + 1 {
 		many[fmt.Sprint("l", i)] = ""
 	}
-	tolerates := func(all ...corev1.Toleration) tenantapi.TenantScheduling {
-		return tenantapi.TenantScheduling{Tolerations: all}
+	type scheduling = tenantapi.TenantScheduling
+	tolerates := func(all ...corev1.Toleration) scheduling { return scheduling{Tolerations: all} }
+	labelled := func(key, value string) scheduling {
+		return scheduling{NodeSelector: map[string]string{key: value}}
 	}
+	const exists = corev1.TolerationOpExists
 	seconds := int64(1)
 	for name, c := range map[string]struct {
-		is     tenantapi.TenantScheduling
+		is     scheduling
 		tenant string
-		fields []string
+		field  string // below spec.scheduling
 	}{
-		"nothing":       {},
-		"all":           {is: tenantapi.TenantScheduling{NodeSelector: pool, Exclusive: true, Tolerations: tolerates(corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists}).Tolerations}},
-		"no labels":     {is: tenantapi.TenantScheduling{Exclusive: true}, fields: []string{"spec.scheduling.nodeSelector"}},
-		"a key":         {is: tenantapi.TenantScheduling{NodeSelector: map[string]string{"a b": ""}}, fields: []string{"spec.scheduling.nodeSelector"}},
-		"a value":       {is: tenantapi.TenantScheduling{NodeSelector: map[string]string{"a": "b c"}}, fields: []string{"spec.scheduling.nodeSelector"}},
-		"many labels":   {is: tenantapi.TenantScheduling{NodeSelector: many}, fields: []string{"spec.scheduling.nodeSelector"}},
-		"everything":    {is: tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})},
-		"no key":        {is: tolerates(corev1.Toleration{}), fields: []string{"spec.scheduling.tolerations[0].operator"}},
-		"a wrong key":   {is: tolerates(corev1.Toleration{Key: "a b"}), fields: []string{"spec.scheduling.tolerations[0].key"}},
-		"an operator":   {is: tolerates(corev1.Toleration{Key: "a", Operator: "Like"}), fields: []string{"spec.scheduling.tolerations[0].operator"}},
-		"an effect":     {is: tolerates(corev1.Toleration{Key: "a", Effect: "Sometimes"}), fields: []string{"spec.scheduling.tolerations[0].effect"}},
-		"seconds":       {is: tolerates(corev1.Toleration{Key: "a", TolerationSeconds: &seconds}), fields: []string{"spec.scheduling.tolerations[0].effect"}},
-		"many":          {is: tolerates(make([]corev1.Toleration, mostOfNodes+1)...), fields: []string{"spec.scheduling.tolerations"}},
-		"of the system": {is: tenantapi.TenantScheduling{NodeSelector: pool}, tenant: space.System, fields: []string{"spec.scheduling"}},
+		"nothing": {},
+		"all": {is: scheduling{NodeSelector: pool, Exclusive: true,
+			Tolerations: []corev1.Toleration{{Key: "k", Operator: exists}}}},
+		"no labels":   {is: scheduling{Exclusive: true}, field: ".nodeSelector"},
+		"a key":       {is: labelled("a b", ""), field: ".nodeSelector"},
+		"a value":     {is: labelled("a", "b c"), field: ".nodeSelector"},
+		"many labels": {is: scheduling{NodeSelector: many}, field: ".nodeSelector"},
+		"everything":  {is: tolerates(corev1.Toleration{Operator: exists})},
+		"no key":      {is: tolerates(corev1.Toleration{}), field: ".tolerations[0].operator"},
+		"a wrong key": {is: tolerates(corev1.Toleration{Key: "a b"}), field: ".tolerations[0].key"},
+		"an operator": {is: tolerates(corev1.Toleration{Key: "a", Operator: "Like"}),
+			field: ".tolerations[0].operator"},
+		"an effect": {is: tolerates(corev1.Toleration{Key: "a", Effect: "Soon"}), field: ".tolerations[0].effect"},
+		"seconds": {is: tolerates(corev1.Toleration{Key: "a", TolerationSeconds: &seconds}),
+			field: ".tolerations[0].effect"},
+		"many":          {is: tolerates(make([]corev1.Toleration, mostOfNodes+1)...), field: ".tolerations"},
+		"of the system": {is: scheduling{NodeSelector: pool}, tenant: space.System, field: "."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1"}}
@@ -51,12 +57,10 @@ func TestScheduling(t *testing.T) {
 			setDefaults(tenant)
 			old := tenant.DeepCopy()
 			tenant.Spec.Scheduling = &c.is
-			var fields []string
-			for _, err := range check(as(), tenant, old) {
-				fields = append(fields, err.Field)
-			}
-			if !slices.Equal(fields, c.fields) {
-				t.Errorf("errors in %v, want %v", fields, c.fields)
+			errs := check(as(), tenant, old)
+			want := strings.TrimSuffix("spec.scheduling"+c.field, ".")
+			if c.field == "" && len(errs) > 0 || c.field != "" && (len(errs) != 1 || errs[0].Field != want) {
+				t.Errorf("got %v, want an error of %q", errs, c.field)
 			}
 		})
 	}
