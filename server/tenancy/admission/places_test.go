@@ -106,7 +106,8 @@ func TestPlaces(t *testing.T) {
 			g := placesGuard(t, placed{c.tenant, c.of})
 			binding := &core.Binding{Target: core.ObjectReference{Kind: "Node", Name: c.bind}}
 			attr := admission.NewAttributesRecord(binding, nil, core.Kind("Binding").WithVersion("v1"), "default.t1",
-				"p", core.Resource("pods").WithVersion("v1"), "binding", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "driver"})
+				"p", core.Resource("pods").WithVersion("v1"), "binding", admission.Create, &metav1.CreateOptions{},
+				false, &user.DefaultInfo{Name: "driver"})
 			var err error
 			if c.bind != "" {
 				err = g.check(t.Context(), "t1", false, attr)
