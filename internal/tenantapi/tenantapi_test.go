@@ -21,6 +21,7 @@ func full(name string) Tenant {
 			Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
 		Spec: TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst,
 			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true,
+			Images: []string{"registry.example.com/team", "docker.io"},
 			Scheduling: &TenantScheduling{NodeSelector: map[string]string{"a": "b", "c": ""}, Exclusive: true,
 				Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists,
 					Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &zero}, {}}}},

@@ -120,6 +120,9 @@ type TenantSpec struct {
 	// Scheduling says which nodes run the pods of the tenant; all that take them if it is
 	// not set.
 	Scheduling *TenantScheduling `json:"scheduling,omitempty" protobuf:"bytes,12,opt,name=scheduling"`
+	// Images are the registries, with or without the beginning of a path, whose images pods
+	// of the tenant run; all if there are none.
+	Images []string `json:"images,omitempty" protobuf:"bytes,13,rep,name=images"`
 }
 
 // TenantScheduling says which nodes run the pods of a tenant, whatever the pods say. It has

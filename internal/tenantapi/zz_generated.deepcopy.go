@@ -253,6 +253,11 @@ func (in *TenantSpec) DeepCopyInto(out *TenantSpec) {
 		*out = new(TenantScheduling)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Images != nil {
+		in, out := &in.Images, &out.Images
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

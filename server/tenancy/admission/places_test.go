@@ -20,10 +20,18 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
 
-// placed are tenants with annotations, of which t1 has nodes.
+// placed are tenants with annotations, of which t1 has nodes and images.
 type placed struct {
 	annotated
-	of *tenantapi.TenantScheduling
+	of     *tenantapi.TenantScheduling
+	images []string
+}
+
+func (p placed) Images(_ context.Context, tenant string) ([]string, error) {
+	if tenant != "t1" {
+		return nil, nil
+	}
+	return p.images, nil
 }
 
 func (p placed) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, error) {
@@ -103,7 +111,7 @@ func TestPlaces(t *testing.T) {
 		"a label later":             {of: own, old: &core.Pod{}, pod: selects("other"), want: "pool=other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := placesGuard(t, placed{c.tenant, c.of})
+			g := placesGuard(t, placed{annotated: c.tenant, of: c.of})
 			binding := &core.Binding{Target: core.ObjectReference{Kind: "Node", Name: c.bind}}
 			attr := admission.NewAttributesRecord(binding, nil, core.Kind("Binding").WithVersion("v1"), "default.t1",
 				"p", core.Resource("pods").WithVersion("v1"), "binding", admission.Create, &metav1.CreateOptions{},
@@ -153,7 +161,7 @@ func TestTolerationsOfTheTenant(t *testing.T) {
 			want: []core.Toleration{own}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := placesGuard(t, placed{annotated{allowances.PodSecurity: c.level}, of})
+			g := placesGuard(t, placed{annotated: annotated{allowances.PodSecurity: c.level}, of: of})
 			if c.tenant == "" {
 				c.tenant = "t1"
 			}

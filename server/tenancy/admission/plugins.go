@@ -47,6 +47,8 @@ type Tenants interface {
 	Annotation(ctx context.Context, tenant, key string) (string, error)
 	// Scheduling is spec.scheduling of a Tenant, nil if it has none.
 	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
+	// Images is spec.images of a Tenant.
+	Images(ctx context.Context, tenant string) ([]string, error)
 }
 
 // Options configures the admission of tenants.

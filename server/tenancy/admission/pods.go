@@ -31,6 +31,9 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if err := g.places.checkPod(ctx, tenant, pod, old); err != nil {
 		return err
 	}
+	if err := g.checkImages(ctx, tenant, pod, old); err != nil {
+		return err
+	}
 	if old == nil { // nobody changes the class of a pod
 		if err := g.checkPriority(pod); err != nil {
 			return err

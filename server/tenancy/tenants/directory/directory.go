@@ -142,6 +142,16 @@ func (d *Directory) Scheduling(ctx context.Context, name string) (*tenantapi.Ten
 	return t.Spec.Scheduling, nil
 }
 
+// Images are the registries that pods of a tenant have images of, none for all. What it
+// returns must not be changed.
+func (d *Directory) Images(ctx context.Context, name string) ([]string, error) {
+	t, err := d.Get(ctx, name)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return t.Spec.Images, nil
+}
+
 // Synced reports whether the tenants are known that there were at the start.
 func (d *Directory) Synced() bool { return d.controller.HasSynced() }
 

@@ -57,6 +57,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"scheduling": m.Optional("Which nodes run the pods of the tenant, whatever the pods say; all that take "+
 				"them if it is not set. A change counts at once for pods that have no node yet; the others stay "+
 				"where they are.", tenantapi.TenantScheduling{}.OpenAPIModelName()),
+			"images": apimodels.Set(fmt.Sprintf("The registries whose images pods of the tenant run and mount, in "+
+				"full, with or without the beginning of a path (docker.io/library); all if there are none. A new "+
+				"pod, or a new image of one, that names another is refused. At most %d.", mostImages)),
 		})
 	addScheduling(m)
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+

@@ -145,6 +145,7 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateScheduling(t, spec.Child("scheduling"))...)
+	errs = append(errs, validateImages(t, spec.Child("images"))...)
 	l := t.Spec.Limits
 	if l == nil {
 		return errs
