@@ -19,7 +19,6 @@ import (
 
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
-	"github.com/a4s-io/a4s/server/tenancy/nodes"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
@@ -41,7 +40,7 @@ type guard struct {
 	groups    map[schema.GroupKind]bool // of pods and the like, that have a priority
 }
 
-func newGuard(tenants Tenants, rules *nodes.Rules) (*guard, error) {
+func newGuard(tenants Tenants, rules Nodes) (*guard, error) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)

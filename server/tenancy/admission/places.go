@@ -10,14 +10,12 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	core "k8s.io/kubernetes/pkg/apis/core"
-
-	"github.com/a4s-io/a4s/server/tenancy/nodes"
 )
 
 // places judges which nodes run pods of a tenant where the plugin of the scheduler does not:
 // a pod can name its node, and whoever may bind pods can bind it to any.
 type places struct {
-	rules  *nodes.Rules
+	rules  Nodes
 	lister corelisters.NodeLister
 	client coreclient.NodeInterface
 }
@@ -35,22 +33,17 @@ func (p places) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if len(pod.Spec.NodeSelector) == 0 || old != nil && maps.Equal(old.Spec.NodeSelector, pod.Spec.NodeSelector) {
 		return nil
 	}
-	rule, err := p.rules.Of(ctx, tenant)
-	if err != nil {
-		return err
+	conflict, err := p.rules.Conflict(ctx, tenant, pod.Spec.NodeSelector)
+	if err == nil && conflict != "" {
+		return fmt.Errorf("spec.nodeSelector %s: leave it out", conflict)
 	}
-	if key, asked, has, found := rule.Conflict(pod.Spec.NodeSelector); found {
-		return fmt.Errorf("spec.nodeSelector asks for a node with %s=%s, and the nodes of this tenant have %s=%s: "+
-			"leave it out", key, asked, key, has)
-	}
-	return nil
+	return err
 }
 
 // checkNode refuses a node that does not run pods of the tenant. One that was made just now
 // is looked for where it is stored.
 func (p places) checkNode(ctx context.Context, tenant, name string) error {
-	rule, err := p.rules.Of(ctx, tenant)
-	if err != nil || rule.Anywhere() {
+	if anywhere, err := p.rules.Anywhere(ctx, tenant); err != nil || anywhere {
 		return err
 	}
 	node, err := p.lister.Get(name)
@@ -60,8 +53,9 @@ func (p places) checkNode(ctx context.Context, tenant, name string) error {
 	if err != nil {
 		return fmt.Errorf("the node %s cannot be compared with those of this tenant: %w", name, err)
 	}
-	if why := rule.Refusal(node.Labels); why != "" {
+	why, err := p.rules.Refusal(ctx, tenant, node.Labels)
+	if err == nil && why != "" {
 		return fmt.Errorf("the node %s %s", name, why)
 	}
-	return nil
+	return err
 }

@@ -53,7 +53,8 @@ func placesGuard(t *testing.T, tenants placed) *guard {
 			t.Fatal(err)
 		}
 	}
-	g, err := newGuard(tenants, nodes.New(tenants))
+	rules := nodes.New(tenants)
+	g, err := newGuard(tenants, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func placesGuard(t *testing.T, tenants placed) *guard {
 	keeper := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Scheduling: &tenantapi.TenantScheduling{
 		NodeSelector: map[string]string{"pool": "kept"}, Exclusive: true}}}
 	keeper.Name = "keeper"
-	g.places.rules.Changed(nil, keeper)
+	rules.Changed(nil, keeper)
 	return g
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
-	"github.com/a4s-io/a4s/server/tenancy/nodes"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -51,13 +50,22 @@ type Tenants interface {
 	Images(ctx context.Context, tenant string) ([]string, error)
 }
 
+// Nodes says which nodes run pods of tenants.
+type Nodes interface {
+	// Anywhere reports whether all do.
+	Anywhere(ctx context.Context, tenant string) (bool, error)
+	// Refusal is why a node with these labels does not, after its name; "" if it does.
+	Refusal(ctx context.Context, tenant string, node map[string]string) (string, error)
+	// Conflict is what a selector asks for that none of them has, "" for nothing.
+	Conflict(ctx context.Context, tenant string, selector map[string]string) (string, error)
+}
+
 // Options configures the admission of tenants.
 type Options struct {
 	// Projector translates between the native and the composite form.
 	Projector func(tenant string) *wire.Projector
 	Tenants   Tenants
-	// Nodes are those that pods of tenants may run on.
-	Nodes *nodes.Rules
+	Nodes     Nodes
 	// System is a client of the system with all rights, by certificate: the
 	// API server's client of itself does not come through the edge.
 	System *rest.Config

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -178,12 +179,32 @@ func matches(wants labels.Set, node map[string]string) bool {
 	return true
 }
 
-// Conflict finds a label that a pod asks of its node and that no node of the tenant has.
-func (r Rule) Conflict(selector map[string]string) (key, asked, has string, found bool) {
-	for k, value := range r.own {
-		if v, ok := selector[k]; ok && v != value && (!found || k < key) {
-			key, asked, has, found = k, v, value, true
+// Conflict says which label a selector of a pod asks for that no node of the tenant has, ""
+// for none.
+func (r Rule) Conflict(selector map[string]string) string {
+	for _, key := range slices.Sorted(maps.Keys(r.own)) {
+		if asked, ok := selector[key]; ok && asked != r.own[key] {
+			return fmt.Sprintf("asks for a node with %s=%s, and the nodes of this tenant have %[1]s=%[3]s", key, asked,
+				r.own[key])
 		}
 	}
-	return key, asked, has, found
+	return ""
+}
+
+// Anywhere reports whether all nodes run pods of a tenant.
+func (r *Rules) Anywhere(ctx context.Context, tenant string) (bool, error) {
+	rule, err := r.Of(ctx, tenant)
+	return err == nil && rule.Anywhere(), err
+}
+
+// Refusal is that of the rule of a tenant.
+func (r *Rules) Refusal(ctx context.Context, tenant string, node map[string]string) (string, error) {
+	rule, err := r.Of(ctx, tenant)
+	return rule.Refusal(node), err
+}
+
+// Conflict is that of the rule of a tenant.
+func (r *Rules) Conflict(ctx context.Context, tenant string, selector map[string]string) (string, error) {
+	rule, err := r.Of(ctx, tenant)
+	return rule.Conflict(selector), err
 }

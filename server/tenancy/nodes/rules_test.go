@@ -3,7 +3,6 @@ package nodes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -142,21 +141,28 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestConflict: of several labels that no node has, the first is named.
 func TestConflict(t *testing.T) {
-	rules := New(known{"a": tenant("a", false, selector{"pool": "a", "disk": "ssd"})})
-	rule, err := rules.Of(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, asked := range map[string]selector{
-		"":                  nil,
-		"   false":          {"pool": "a", "zone": "z"},
-		"pool b a true":     {"pool": "b"},
-		"disk hdd ssd true": {"pool": "b", "disk": "hdd"},
+	rules := New(known{"a": tenant("a", false, selector{"pool": "a", "disk": "ssd"}), "b": tenant("b", false, nil)})
+	for _, c := range []struct {
+		of    string
+		asked selector
+		want  string
+	}{
+		{"a", nil, ""},
+		{"a", selector{"pool": "a", "zone": "z"}, ""},
+		{"a", selector{"pool": "b"}, "asks for a node with pool=b, and the nodes of this tenant have pool=a"},
+		{"a", selector{"pool": "b", "disk": "hdd"}, "asks for a node with disk=hdd, and the nodes of this tenant have " +
+			"disk=ssd"},
+		{"a", selector{"pool": ""}, "asks for a node with pool=, and the nodes of this tenant have pool=a"},
+		{"b", selector{"pool": "b"}, ""},
+		{space.System, selector{"pool": "b"}, ""},
 	} {
-		key, value, has, found := rule.Conflict(asked)
-		if got := fmt.Sprint(key, " ", value, " ", has, " ", found); want != "" && got != want {
-			t.Errorf("%v: %q, want %q", asked, got, want)
+		if got, err := rules.Conflict(t.Context(), c.of, c.asked); err != nil || got != c.want {
+			t.Errorf("%s asks for %v: %q, %v, want %q", c.of, c.asked, got, err, c.want)
 		}
+	}
+	if _, err := rules.Conflict(t.Context(), "unknown", nil); err == nil {
+		t.Error("a tenant that cannot be read has no conflict")
 	}
 }

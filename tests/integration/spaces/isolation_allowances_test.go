@@ -24,12 +24,13 @@ const (
 // narrow gives the attacker lists of classes, and nodes.
 func (p *plane) narrow(t *testing.T, s *space) {
 	t.Helper()
-	if err := p.schedules(t, s.name, `{"nodeSelector":{"pool":"own"}}`); err != nil {
+	if err := p.schedules(t, s.name, `{"nodeSelector":{"pool":"own"}},"images":["docker.io"]`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the nodes of the attacker to be known", func(context.Context) (bool, error) {
 		code, _, _ := s.makesPod(t, asDryRun, podBody("", `"nodeSelector":{"pool":"other"},`))
-		return code == http.StatusForbidden, nil
+		_, answer, _ := s.makesPod(t, asDryRun, withImage(foreignImage))
+		return code == http.StatusForbidden && strings.Contains(answer, "this space has images of"), nil
 	})
 	p.allow(t, s.name, allowances.StorageClasses, ownStorage)
 	p.holds(t, s, allowances.RuntimeClasses, ownRuntime, func() bool {
@@ -58,8 +59,9 @@ func (g *attacker) past(r *attack) (path string) {
 		pick(g, "", "", `"volumes":[{"name":"v","csi":{"driver":"nfs.csi.k8s.io","volumeAttributes":{"share":"/"}}}],`,
 			`"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{`+claim+`}}}],`),
 	}, "")
+	image := pick(g, "i", "i", "i", foreignImage, "sha256:0123456789", "docker.io/../x")
 	template := `{"metadata":{` + meta + `"labels":{"a":"b"}},"spec":{` + spec +
-		`"containers":[{"name":"c","image":"i"}]}}`
+		`"containers":[{"name":"c","image":"` + image + `"}]}}`
 	const apps = "/apis/apps/v1/namespaces/default/"
 	selector := `"selector":{"matchLabels":{"a":"b"}},"template":` + template
 	switch g.rand.IntN(8) {
@@ -78,7 +80,9 @@ func (g *attacker) past(r *attack) (path string) {
 		r.header.Set("Content-Type", "application/merge-patch+json")
 		r.body = pick(g, `{"metadata":{"annotations":{`+annotation+`}}}`,
 			`{"spec":{"tolerations":[{"key":"team","operator":"Exists"},{"operator":"Exists"}]}}`,
-			`{"spec":{"nodeSelector":{"pool":"other"}}}`)
+			`{"spec":{"nodeSelector":{"pool":"other"}}}`,
+			`{"spec":{"containers":[{"name":"c","image":"`+image+`"}]}}`,
+			`{"spec":{"ephemeralContainers":[{"name":"e","image":"`+image+`"}]}}`)
 		return inPods + "/" + name + pick(g, "", "", "/status", "/ephemeralcontainers", "/resize")
 	case 4:
 		r.method = http.MethodPatch
@@ -115,6 +119,12 @@ func keepsAllowances(ctx context.Context, t *testing.T, p *plane) {
 		kind := pod.Annotations[workload.Annotation]
 		bad = bad || kind != "" && kind != "container" || pod.Spec.Priority != nil && *pod.Spec.Priority > 0
 		bad = bad || pod.Spec.NodeSelector["pool"] == "other" || pod.Spec.NodeName != ""
+		for _, c := range pod.Spec.Containers {
+			bad = bad || c.Image != "i" && c.Image != "x"
+		}
+		for _, c := range pod.Spec.EphemeralContainers {
+			bad = bad || c.Image != "i" && c.Image != "x"
+		}
 		for _, toleration := range pod.Spec.Tolerations {
 			bad = bad || !slices.Contains(usual, toleration.Key)
 		}

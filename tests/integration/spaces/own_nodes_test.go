@@ -44,8 +44,8 @@ func (p *plane) pooled(t *testing.T, name, pool string) {
 	p.patchNode(t, name, `{"metadata":{"labels":{"kubernetes.io/hostname":"`+name+`","pool":"`+pool+`"}}}`)
 }
 
-// makes makes a pod that is not refused.
-func (s *space) makes(t *testing.T, spec string) *corev1.Pod {
+// newPod makes a pod that is not refused.
+func (s *space) newPod(t *testing.T, spec string) *corev1.Pod {
 	t.Helper()
 	code, answer, pod := s.makesPod(t, "", podBody("", spec))
 	if code != http.StatusCreated {
@@ -81,8 +81,8 @@ func affinity(terms string) string {
 		terms + `]}}},`
 }
 
-// named is the term of a node.
-func named(node string) string {
+// onNode is the term of a node.
+func onNode(node string) string {
 	return `{"matchFields":[{"key":"metadata.name","operator":"In","values":["` + node + `"]}]}`
 }
 
@@ -98,7 +98,7 @@ func TestOwnNodesOfATenant(t *testing.T) {
 	p.pooled(t, "n2", "guest")
 	keeper, guest := p.bareTenant(t, "keeper"), p.bareTenant(t, "guest")
 	p.invalidNodes(t)
-	early := guest.makes(t, `"nodeSelector":{"pool":"keeper"},`)
+	early := guest.newPod(t, `"nodeSelector":{"pool":"keeper"},`)
 	guest.comesTo(t, early.Name, "n1")
 
 	if err := p.schedules(t, "keeper", `{"nodeSelector":{"pool":"keeper"},"exclusive":true}`); err != nil {
@@ -116,18 +116,18 @@ func TestOwnNodesOfATenant(t *testing.T) {
 			strings.Contains(own, lacksLabels), nil
 	})
 	const anything = `"tolerations":[{"operator":"Exists"}],`
-	keeper.comesTo(t, keeper.makes(t, "").Name, "n1")
-	keeper.comesTo(t, keeper.makes(t, affinity(named("n2")+","+named("n1"))).Name, "n1")
-	keeper.waitsFor(t, keeper.makes(t, affinity(named("n2"))+anything).Name, lacksLabels)
-	keeper.waitsFor(t, keeper.makes(t, `"nodeSelector":{"kubernetes.io/hostname":"n2"},`).Name, lacksLabels)
+	keeper.comesTo(t, keeper.newPod(t, "").Name, "n1")
+	keeper.comesTo(t, keeper.newPod(t, affinity(onNode("n2")+","+onNode("n1"))).Name, "n1")
+	keeper.waitsFor(t, keeper.newPod(t, affinity(onNode("n2"))+anything).Name, lacksLabels)
+	keeper.waitsFor(t, keeper.newPod(t, `"nodeSelector":{"kubernetes.io/hostname":"n2"},`).Name, lacksLabels)
 	keeper.isRefused(t, `"nodeSelector":{"pool":"guest"},`,
 		"asks for a node with pool=guest, and the nodes of this tenant have pool=keeper")
 	keeper.isRefused(t, `"nodeName":"n2",`, lacksLabels)
 	keeper.isRefused(t, `"nodeName":"later",`, "cannot be compared")
 
-	guest.comesTo(t, guest.makes(t, anything).Name, "n2")
-	guest.waitsFor(t, guest.makes(t, affinity(named("n1"))+anything).Name, isSetAside)
-	waiting := guest.makes(t, `"nodeSelector":{"pool":"keeper"},`+anything)
+	guest.comesTo(t, guest.newPod(t, anything).Name, "n2")
+	guest.waitsFor(t, guest.newPod(t, affinity(onNode("n1"))+anything).Name, isSetAside)
+	waiting := guest.newPod(t, `"nodeSelector":{"pool":"keeper"},`+anything)
 	guest.waitsFor(t, waiting.Name, isSetAside)
 	if said, err := guest.whyWaiting(t.Context(), waiting.Name); err != nil || strings.Contains(
 		strings.ReplaceAll(said, waiting.Name, ""), "keeper") {
@@ -147,7 +147,7 @@ func TestOwnNodesOfATenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest.comesTo(t, waiting.Name, "n1")
-	alone := keeper.makes(t, "")
+	alone := keeper.newPod(t, "")
 	keeper.waitsFor(t, alone.Name, "pool=none")
 	p.patchNode(t, "n2", `{"metadata":{"labels":{"pool":"none"}}}`)
 	keeper.comesTo(t, alone.Name, "n2")
@@ -162,7 +162,7 @@ func TestOwnNodesOfATenant(t *testing.T) {
 		return slices.ContainsFunc(pod.Spec.Tolerations,
 			func(t corev1.Toleration) bool { return t.Key == "dedicated" && t.Value == "keeper" }), nil
 	})
-	keeper.comesTo(t, keeper.makes(t, "").Name, "n2")
+	keeper.comesTo(t, keeper.newPod(t, "").Name, "n2")
 	p.keptWithoutASpace(t, guest)
 }
 
@@ -187,7 +187,7 @@ func (p *plane) invalidNodes(t *testing.T) {
 // binds: whoever binds pods is judged as the scheduler is, and tenants bind none.
 func (p *plane) binds(t *testing.T, guest *space) {
 	t.Helper()
-	pod := guest.makes(t, `"schedulerName":"own",`)
+	pod := guest.newPod(t, `"schedulerName":"own",`)
 	binding := func(node string) *corev1.Binding {
 		return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
 			Target: corev1.ObjectReference{Kind: "Node", Name: node}}
@@ -272,7 +272,7 @@ func (p *plane) keptWithoutASpace(t *testing.T, guest *space) {
 		_, answer, _ := guest.makesPod(t, asDryRun, podBody("", `"nodeName":"n3",`))
 		return strings.Contains(answer, isSetAside), nil
 	})
-	pod := guest.makes(t, there)
+	pod := guest.newPod(t, there)
 	guest.waitsFor(t, pod.Name, isSetAside)
 	if err := tenants.Delete(ctx, "sleeper", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

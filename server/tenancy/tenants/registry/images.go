@@ -16,7 +16,7 @@ const mostImages = 64
 func validateImages(t *tenantapi.Tenant, path *field.Path) (errs field.ErrorList) {
 	images := t.Spec.Images
 	if len(images) > 0 && t.Name == space.System {
-		return field.ErrorList{field.Forbidden(path, "pods of the system space run what its administrators say")}
+		return field.ErrorList{field.Forbidden(path, "administrators say what pods of the system space run")}
 	}
 	if n := len(images); n > mostImages {
 		return field.ErrorList{field.TooMany(path, n, mostImages)}
@@ -27,8 +27,8 @@ func validateImages(t *tenantapi.Tenant, path *field.Path) (errs field.ErrorList
 		case seen[image]:
 			errs = append(errs, field.Duplicate(path.Index(i), image))
 		case !isRegistry(image):
-			errs = append(errs, field.Invalid(path.Index(i), image, "want a registry, in full and in lower case, with "+
-				"or without a path, and without a tag: docker.io/library, registry.example.com:5000/team"))
+			errs = append(errs, field.Invalid(path.Index(i), image, "want a registry, in full and in lower case, "+
+				"with or without a path, and without a tag: docker.io/library, registry.example.com:5000/team"))
 		}
 		seen[image] = true
 	}
