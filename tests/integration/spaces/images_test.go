@@ -10,9 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -33,15 +31,7 @@ func TestImagesOfATenant(t *testing.T) {
 	}
 	p := start(t, nil)
 	s := p.bareTenant(t, "t1")
-	tenants, err := tenantapi.NewClient(p.Admin, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lists := func(list string) error {
-		_, err := tenants.Patch(t.Context(), "t1", types.MergePatchType, []byte(`{"spec":{"images":`+list+`}}`),
-			metav1.PatchOptions{})
-		return err
-	}
+	lists := func(list string) error { return p.specify(t, "t1", `{"images":`+list+`}`) }
 	for _, wrong := range []string{`["nginx"]`, `["registry.example.com/app:1"]`} {
 		if err := lists(wrong); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.images[0]") {
 			t.Errorf("%s: %v", wrong, err)

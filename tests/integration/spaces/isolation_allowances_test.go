@@ -24,7 +24,7 @@ const (
 // narrow gives the attacker lists of classes, and nodes.
 func (p *plane) narrow(t *testing.T, s *space) {
 	t.Helper()
-	if err := p.schedules(t, s.name, `{"nodeSelector":{"pool":"own"}},"images":["docker.io"]`); err != nil {
+	if err := p.specify(t, s.name, `{"scheduling":{"nodeSelector":{"pool":"own"}},"images":["docker.io"]}`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the nodes of the attacker to be known", func(context.Context) (bool, error) {
@@ -120,10 +120,10 @@ func keepsAllowances(ctx context.Context, t *testing.T, p *plane) {
 		bad = bad || kind != "" && kind != "container" || pod.Spec.Priority != nil && *pod.Spec.Priority > 0
 		bad = bad || pod.Spec.NodeSelector["pool"] == "other" || pod.Spec.NodeName != ""
 		for _, c := range pod.Spec.Containers {
-			bad = bad || c.Image != "i" && c.Image != "x"
+			bad = bad || c.Image == foreignImage || strings.HasPrefix(c.Image, "sha256:")
 		}
 		for _, c := range pod.Spec.EphemeralContainers {
-			bad = bad || c.Image != "i" && c.Image != "x"
+			bad = bad || c.Image == foreignImage || strings.HasPrefix(c.Image, "sha256:")
 		}
 		for _, toleration := range pod.Spec.Tolerations {
 			bad = bad || !slices.Contains(usual, toleration.Key)

@@ -25,16 +25,22 @@ const (
 	isSetAside  = "had been set aside for another tenant"
 )
 
-// schedules sets spec.scheduling of a Tenant.
-func (p *plane) schedules(t *testing.T, tenant, scheduling string) error {
+// specify changes the spec of a Tenant.
+func (p *plane) specify(t *testing.T, tenant, spec string) error {
 	t.Helper()
 	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = tenants.Patch(t.Context(), tenant, types.MergePatchType,
-		[]byte(`{"spec":{"scheduling":`+scheduling+`}}`), metav1.PatchOptions{})
+	_, err = tenants.Patch(t.Context(), tenant, types.MergePatchType, []byte(`{"spec":`+spec+`}`),
+		metav1.PatchOptions{})
 	return err
+}
+
+// schedules changes spec.scheduling of a Tenant.
+func (p *plane) schedules(t *testing.T, tenant, scheduling string) error {
+	t.Helper()
+	return p.specify(t, tenant, `{"scheduling":`+scheduling+`}`)
 }
 
 // pooled makes a node with the label pool.
