@@ -152,8 +152,8 @@ func TestConflict(t *testing.T) {
 		{"a", nil, ""},
 		{"a", selector{"pool": "a", "zone": "z"}, ""},
 		{"a", selector{"pool": "b"}, "asks for a node with pool=b, and the nodes of this tenant have pool=a"},
-		{"a", selector{"pool": "b", "disk": "hdd"}, "asks for a node with disk=hdd, and the nodes of this tenant have " +
-			"disk=ssd"},
+		{"a", selector{"pool": "b", "disk": "hdd"},
+			"asks for a node with disk=hdd, and the nodes of this tenant have disk=ssd"},
 		{"a", selector{"pool": ""}, "asks for a node with pool=, and the nodes of this tenant have pool=a"},
 		{"b", selector{"pool": "b"}, ""},
 		{space.System, selector{"pool": "b"}, ""},

@@ -73,7 +73,8 @@ func TestImagesOfATenant(t *testing.T) {
 			}
 		}
 	}
-	code, answer, pod := s.makesPod(t, "", withImage("registry.example.com/team/app@sha256:"+strings.Repeat("0", 64)))
+	code, answer, pod := s.makesPod(t, "",
+		withImage("registry.example.com/team/app@sha256:"+strings.Repeat("0", 64)))
 	if code != http.StatusCreated {
 		t.Fatalf("one in the list: %d %.300s", code, answer)
 	}

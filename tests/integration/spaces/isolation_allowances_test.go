@@ -24,7 +24,8 @@ const (
 // narrow gives the attacker lists of classes, and nodes.
 func (p *plane) narrow(t *testing.T, s *space) {
 	t.Helper()
-	if err := p.specify(t, s.name, `{"scheduling":{"nodeSelector":{"pool":"own"}},"images":["docker.io"]}`); err != nil {
+	if err := p.specify(t, s.name,
+		`{"scheduling":{"nodeSelector":{"pool":"own"}},"images":["docker.io"]}`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the nodes of the attacker to be known", func(context.Context) (bool, error) {
