@@ -90,7 +90,8 @@ func TestImagesOfATenant(t *testing.T) {
 		if sub == "" {
 			body = change
 		}
-		if code, answer := patch(pod.Name, sub, body); code != http.StatusForbidden || !strings.Contains(answer, says) {
+		code, answer := patch(pod.Name, sub, body)
+		if code != http.StatusForbidden || !strings.Contains(answer, says) {
 			t.Errorf("%s of a pod: %d %.300s", body, code, answer)
 		}
 	}
