@@ -103,27 +103,12 @@ func (*plugin) Filter(_ context.Context, from fwk.CycleState, _ *corev1.Pod, inf
 	return nil
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions.
-func (p *plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node,
-		ActionType: fwk.Add | fwk.UpdateNodeLabel}, QueueingHintFn: p.afterNode}}, nil
-}
-
-// afterNode wakes a pod if the node runs pods of its tenant now and did not before.
-func (p *plugin) afterNode(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	node, ok := newObj.(*corev1.Node)
-	if !ok {
-		return fwk.Queue, fmt.Errorf("an event about a node has a %T", newObj)
-	}
-	rule, err := p.rules.Of(context.Background(), tenantOf(pod))
-	if err != nil {
-		return fwk.Queue, err
-	}
-	old, was := oldObj.(*corev1.Node)
-	if rule.Refusal(node.Labels) != "" || was && old != nil && rule.Refusal(old.Labels) == "" {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
+// EventsToRegister implements fwk.EnqueueExtensions. A hint would have to find the rule, which
+// can mean to ask the API server, while the queue is locked; labels of nodes change seldom.
+func (*plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}},
+	}, nil
 }
 
 // SignPod implements fwk.SignPlugin: pods of one tenant fit where others of it do.

@@ -3,6 +3,7 @@ package filter
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,36 +93,19 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestNodesWakePods: a node that comes or gets other labels has those tried again that it
-// runs now.
+// TestNodesWakePods: a node that comes or gets other labels has those tried again that were
+// refused.
 func TestNodesWakePods(t *testing.T) {
-	p := &plugin{rules()}
-	for name, c := range map[string]struct {
-		namespace string
-		old       *corev1.Node
-		now       any
-		want      fwk.QueueingHint
-	}{
-		"a new one":          {"default.b", nil, node("b"), fwk.Queue},
-		"another's":          {"default.b", nil, node("a"), fwk.QueueSkip},
-		"it gets the labels": {"default.b", node("x"), node("b"), fwk.Queue},
-		"it had them":        {"default.b", node("b"), node("b"), fwk.QueueSkip},
-		"it loses them":      {"default.b", node("b"), node("x"), fwk.QueueSkip},
-		"it is free now":     {"default.c", node("a"), node("x"), fwk.Queue},
-		"of who is unknown":  {"default.unknown", nil, node("a"), fwk.Queue},
-		"no node":            {"default.b", nil, nil, fwk.Queue},
-	} {
-		var old any
-		if c.old != nil {
-			old = c.old
-		}
-		if got, _ := p.afterNode(klog.Background(), pod(c.namespace), old, c.now); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+	events, err := (&plugin{}).EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	events, err := p.EventsToRegister(t.Context())
-	if err != nil || len(events) != 1 || events[0].Event.ActionType&fwk.UpdateNodeLabel == 0 {
-		t.Errorf("%v, %v", events, err)
+	for _, want := range []fwk.ActionType{fwk.Add, fwk.UpdateNodeLabel} {
+		if !slices.ContainsFunc(events, func(e fwk.ClusterEventWithHint) bool {
+			return e.Event.Resource == fwk.Node && e.Event.ActionType&want != 0 && e.QueueingHintFn == nil
+		}) {
+			t.Errorf("%v does not wake them", want)
+		}
 	}
 }
 
