@@ -27,7 +27,7 @@ func NewClient(config *rest.Config, http *http.Client) (*Client, error) {
 }
 
 // ListWatch is what informers of tenants read from that have to know those that are
-// used, are being deleted or keep nodes. There can be very many dormant ones, so who needs one of
+// used or are being deleted. There can be very many dormant ones, so who needs one of
 // them asks for it.
 func ListWatch(c *Client) cache.ListerWatcher {
 	return lists{&cache.ListWatch{

@@ -12,6 +12,12 @@ func (in *Tenant) Dormant() bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == ReasonDormant
 }
 
+// Made reports whether the default objects of the space exist.
+func (in *Tenant) Made() bool {
+	c := meta.FindStatusCondition(in.Status.Conditions, SpaceReady)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != ReasonDormant
+}
+
 // DormantCondition is what the status of a new Tenant says.
 func DormantCondition(now metav1.Time) metav1.Condition {
 	return metav1.Condition{
@@ -19,13 +25,6 @@ func DormantCondition(now metav1.Time) metav1.Condition {
 		ObservedGeneration: 1,
 		Message:            "the default objects of the space are made at its first request",
 	}
-}
-
-// KeepingCondition is what the status of a dormant Tenant that keeps nodes says.
-func KeepingCondition(now metav1.Time) metav1.Condition {
-	c := DormantCondition(now)
-	c.Message += "; its nodes are kept for it already"
-	return c
 }
 
 // MadeCondition is what the status says once the default objects exist.

@@ -38,7 +38,7 @@ const (
 	// SelectPhase selects by the phase.
 	SelectPhase = "status.phase"
 	// SelectDormant is "true" for tenants whose space nobody has used yet and that are
-	// not being deleted, unless they keep nodes, which all have to know.
+	// not being deleted.
 	SelectDormant = "status.dormant"
 )
 

@@ -46,7 +46,7 @@ func newGuard(tenants Tenants, rules Nodes) (*guard, error) {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
 	return &guard{permits: permits{tenants}, evaluator: evaluator, devices: deviceRules{permits: permits{tenants}},
-		runtimes: runtimes{permits: permits{tenants}}, places: places{rules: rules}, kinds: kinds.New(),
+		runtimes: runtimes{permits: permits{tenants}}, places: places{rules: rules, synced: tenants.Synced}, kinds: kinds.New(),
 		groups: prioritizedKinds()}, nil
 }
 

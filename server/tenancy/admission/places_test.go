@@ -2,15 +2,21 @@ package admission
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
@@ -78,6 +84,7 @@ func TestPlaces(t *testing.T) {
 	selects := func(value string) *core.Pod {
 		return &core.Pod{Spec: core.PodSpec{NodeSelector: map[string]string{"pool": value, "zone": "z"}}}
 	}
+	const chooses = "the scheduler chooses the node"
 	at := func(node string) *core.Pod { return &core.Pod{Spec: core.PodSpec{NodeName: node}} }
 	for name, c := range map[string]struct {
 		tenant   annotated
@@ -87,7 +94,10 @@ func TestPlaces(t *testing.T) {
 		want     string // "" if nothing is refused
 	}{
 		"named, its own":             {tenant: named, of: own, pod: at("own")},
-		"named, without the right":   {of: own, pod: at("own"), want: "the scheduler chooses the node"},
+		"named, without the right":   {of: own, pod: at("own"), want: chooses},
+		"another, without the right": {of: own, pod: at("other"), want: chooses},
+		"kept, without the right":    {pod: at("kept"), want: chooses},
+		"absent, without the right":  {of: own, pod: at("later"), want: chooses},
 		"named, another":             {tenant: named, of: own, pod: at("other"), want: "pool=own"},
 		"named, one just made":       {tenant: named, of: own, pod: at("fresh")},
 		"named, one to be made":      {tenant: named, of: own, pod: at("later"), want: "cannot be compared"},
@@ -126,6 +136,11 @@ func TestPlaces(t *testing.T) {
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
+			if c.want == chooses && err != nil && err.Error() !=
+				fmt.Sprintf("spec.nodeName is %q: %s, which spec.nodeSelector and spec.affinity can narrow",
+					c.pod.Spec.NodeName, chooses) {
+				t.Errorf("%v says something of the node", err)
+			}
 			if err != nil && strings.Contains(err.Error(), "keeper") {
 				t.Errorf("%v names another tenant", err)
 			}
@@ -134,6 +149,82 @@ func TestPlaces(t *testing.T) {
 	g := placesGuard(t, placed{of: own})
 	if err := g.places.checkNode(t.Context(), space.System, "kept"); err != nil {
 		t.Errorf("the system space: %v", err)
+	}
+}
+
+// binds asks for a pod of t1 to be bound to a node.
+func binds(ctx context.Context, g *guard, node string) error {
+	attr := admission.NewAttributesRecord(&core.Binding{Target: core.ObjectReference{Kind: "Node", Name: node}}, nil,
+		core.Kind("Binding").WithVersion("v1"), "default.t1", "p", core.Resource("pods").WithVersion("v1"), "binding",
+		admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "driver"})
+	return (&lifecycle{admission: &Admission{guard: g}}).Validate(ctx, attr, nil)
+}
+
+// unread are tenants that cannot be read.
+type unread struct{ placed }
+
+func (unread) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, error) {
+	return nil, errors.New("the datastore does not answer")
+}
+
+// TestNodesThatAreNotKnownYet: until the tenants are known that keep nodes, and where
+// something cannot be read, the answer is to try again, not that it is forbidden.
+func TestNodesThatAreNotKnownYet(t *testing.T) {
+	impatient, leave := context.WithCancel(t.Context())
+	leave()
+	g := placesGuard(t, placed{})
+	g.places.synced = func() bool { return false }
+	if err := binds(impatient, g, "other"); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("without the tenants: %v", err)
+	}
+	rules := nodes.New(placed{})
+	g.places.rules = rules
+	var asked atomic.Int64
+	g.places.synced = func() bool {
+		if asked.Add(1) == 1 {
+			return false
+		}
+		keeper := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Scheduling: &tenantapi.TenantScheduling{
+			NodeSelector: map[string]string{"pool": "kept"}, Exclusive: true}}}
+		keeper.Name = "keeper"
+		rules.Changed(nil, keeper)
+		return true
+	}
+	if err := binds(t.Context(), g, "kept"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "set aside") {
+		t.Errorf("once the tenants are known: %v", err)
+	}
+	g = placesGuard(t, placed{})
+	g.places.rules = nodes.New(unread{})
+	if err := binds(t.Context(), g, "other"); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("without its own Tenant: %v", err)
+	}
+	g = placesGuard(t, placed{})
+	if err := binds(t.Context(), g, "later"); !apierrors.IsForbidden(err) {
+		t.Errorf("a node that is not there: %v", err)
+	}
+	failing := fake.NewClientset()
+	failing.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New("the datastore does not answer"))
+	})
+	g.places.client = failing.CoreV1().Nodes()
+	if err := binds(t.Context(), g, "later"); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a node that cannot be read: %v", err)
+	}
+}
+
+// TestGivenTolerationsAreThePodsOwn: who changes the pod does not change the Tenant.
+func TestGivenTolerationsAreThePodsOwn(t *testing.T) {
+	seconds := int64(60)
+	g := placesGuard(t, placed{of: &tenantapi.TenantScheduling{Tolerations: []corev1.Toleration{
+		{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: &seconds}}}})
+	pod := &core.Pod{}
+	if err := g.giveTolerations(t.Context(), "t1", pod); err != nil || len(pod.Spec.Tolerations) != 1 {
+		t.Fatalf("%v, %v", pod.Spec.Tolerations, err)
+	}
+	*pod.Spec.Tolerations[0].TolerationSeconds = 1
+	if seconds != 60 {
+		t.Error("the Tenant has changed with the pod")
 	}
 }
 

@@ -42,6 +42,8 @@ type Tenants interface {
 	// being deleted.
 	Exists(ctx context.Context, name string) (exists bool, err error)
 	Terminating(name string) bool
+	// Synced reports whether those are known that all servers have to know.
+	Synced() bool
 	// Annotation is the value of an annotation of a Tenant, "" if it has none.
 	Annotation(ctx context.Context, tenant, key string) (string, error)
 	// Scheduling is spec.scheduling of a Tenant, nil if it has none.

@@ -84,10 +84,11 @@ func tolerationsOf(class *nodev1.RuntimeClass) ([]core.Toleration, error) {
 	return out, nil
 }
 
+// coreTolerations shares nothing with what it is given, which is a cache's.
 func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
 	out := make([]core.Toleration, len(in))
 	for i := range in {
-		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(&in[i], &out[i], nil); err != nil {
+		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(in[i].DeepCopy(), &out[i], nil); err != nil {
 			return nil, fmt.Errorf("reading the toleration of %s: %w", in[i].Key, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -67,6 +68,9 @@ func (r *Rules) Changed(old, t *tenantapi.Tenant) {
 		return
 	}
 	r.keep(t.Name, is)
+	if old != nil { // a new one leaves others fewer nodes, and has no pods that wait yet
+		r.tell()
+	}
 }
 
 // Gone hears of a tenant that is not there any more.
@@ -76,12 +80,14 @@ func (r *Rules) Gone(tenant string) {
 	r.mu.RUnlock()
 	if keeps {
 		r.keep(tenant, tenantapi.TenantScheduling{})
+		r.tell()
 	}
 }
 
-// keep takes note of the nodes of a tenant and tells who waits for it.
+// keep takes note of the nodes of a tenant.
 func (r *Rules) keep(tenant string, s tenantapi.TenantScheduling) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if at, ok := r.by[tenant]; ok {
 		delete(r.by, tenant)
 		delete(r.kept[at], tenant)
@@ -91,23 +97,28 @@ func (r *Rules) keep(tenant string, s tenantapi.TenantScheduling) {
 	}
 	// Without labels it would keep all nodes. The API refuses that.
 	if s.Exclusive && len(s.NodeSelector) > 0 {
-		var at label
-		for key, value := range s.NodeSelector {
-			if at.key == "" || key < at.key {
-				at = label{key, value}
-			}
-		}
+		// A label that many tenants want says little: all of them would be compared with each
+		// node that has it.
+		of := func(key string) label { return label{key, s.NodeSelector[key]} }
+		at := of(slices.MinFunc(slices.Collect(maps.Keys(s.NodeSelector)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(r.kept[of(a)]), len(r.kept[of(b)])), cmp.Compare(a, b))
+		}))
 		if r.kept[at] == nil {
 			r.kept[at] = map[string]labels.Set{}
 		}
 		r.by[tenant], r.kept[at][tenant] = at, s.NodeSelector
 	}
-	var tell []func()
+}
+
+// tell tells those who wait for a change.
+func (r *Rules) tell() {
+	var all []func()
+	r.mu.RLock()
 	for f := range r.changes {
-		tell = append(tell, *f)
+		all = append(all, *f)
 	}
-	r.mu.Unlock()
-	for _, f := range tell {
+	r.mu.RUnlock()
+	for _, f := range all {
 		f()
 	}
 }
@@ -117,6 +128,7 @@ type Rule struct {
 	rules  *Rules
 	tenant string
 	own    labels.Set
+	lacks  string // what is said of a node without these labels
 }
 
 // Of is the rule of a tenant.
@@ -131,6 +143,9 @@ func (r *Rules) Of(ctx context.Context, tenant string) (Rule, error) {
 	rule := Rule{rules: r, tenant: tenant}
 	if s != nil {
 		rule.own = s.NodeSelector
+	}
+	if len(rule.own) > 0 { // once for all nodes
+		rule.lacks = fmt.Sprintf("did not have the labels that nodes of this tenant have: %s", rule.own)
 	}
 	return rule, nil
 }
@@ -152,7 +167,7 @@ func (r Rule) Refusal(node map[string]string) string {
 		return ""
 	}
 	if !matches(r.own, node) {
-		return fmt.Sprintf("did not have the labels that nodes of this tenant have: %s", r.own)
+		return r.lacks
 	}
 	r.rules.mu.RLock()
 	defer r.rules.mu.RUnlock()

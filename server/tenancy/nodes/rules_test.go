@@ -5,6 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -119,7 +122,10 @@ func TestChanges(t *testing.T) {
 	shared := tenant("a", false, node)
 	tolerant := tenant("a", true, node)
 	tolerant.Spec.Cordoned = true
-	step("a new one", kept, 1, func() { rules.Changed(nil, first) })
+	step("the first request of one with labels", "", 0, func() {
+		rules.Changed(nil, tenant("c", false, selector{"pool": "c"}))
+	})
+	step("a new one", kept, 0, func() { rules.Changed(nil, first) })
 	step("something else", kept, 0, func() { rules.Changed(first, tolerant) })
 	step("other labels", "", 1, func() { rules.Changed(first, moved) })
 	step("back", kept, 1, func() { rules.Changed(moved, first) })
@@ -134,10 +140,50 @@ func TestChanges(t *testing.T) {
 		t.Error("a tenant that cannot be read runs anywhere")
 	}
 	cancel()
-	for registered := 1; registered > 0; {
-		rules.mu.RLock()
-		registered = len(rules.changes)
-		rules.mu.RUnlock()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			rules.mu.RLock()
+			defer rules.mu.RUnlock()
+			return len(rules.changes) == 0, nil
+		})
+	if err != nil {
+		t.Errorf("it tells who is gone: %v", err)
+	}
+}
+
+// TestSharedLabels: tenants that have a label in common are found by another one, so that a
+// node is compared with few.
+func TestSharedLabels(t *testing.T) {
+	all := known{"guest": tenant("guest", false, nil)}
+	rules := New(all)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		all[name] = tenant(name, true, selector{"dedicated": "true", "pool": name})
+		rules.Changed(nil, all[name])
+	}
+	for at, tenants := range rules.kept {
+		if len(tenants) > 1 {
+			t.Errorf("%d tenants are found by %v", len(tenants), at)
+		}
+	}
+	node := selector{"dedicated": "true", "pool": "c"}
+	for of, want := range map[string]string{"guest": kept, "a": lacks, "c": ""} {
+		got, err := rules.Refusal(t.Context(), of, node)
+		if err != nil || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, %v, want %q", of, got, err, want)
+		}
+	}
+}
+
+// TestRefusalsAreMadeOnce: a pod is compared with thousands of nodes.
+func TestRefusalsAreMadeOnce(t *testing.T) {
+	rules := New(known{"a": tenant("a", false, selector{"pool": "a", "disk": "ssd"})})
+	rule, err := rules.Of(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := selector{"pool": "b"}
+	if n := testing.AllocsPerRun(10, func() { rule.Refusal(node) }); n > 0 {
+		t.Errorf("%v allocations a node", n)
 	}
 }
 

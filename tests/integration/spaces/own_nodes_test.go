@@ -169,7 +169,7 @@ func TestOwnNodesOfATenant(t *testing.T) {
 			func(t corev1.Toleration) bool { return t.Key == "dedicated" && t.Value == "keeper" }), nil
 	})
 	keeper.comesTo(t, keeper.newPod(t, "").Name, "n2")
-	p.keptWithoutASpace(t, guest)
+	p.keptWithoutAUse(t, guest)
 }
 
 // invalidNodes: what is wrong is refused, and the answer names the field.
@@ -256,9 +256,9 @@ func (s *space) mutatesToNode(t *testing.T) {
 	})
 }
 
-// keptWithoutASpace: nodes are kept from the moment that the Tenant is made, though nobody
-// has used its space, and until it is gone.
-func (p *plane) keptWithoutASpace(t *testing.T, guest *space) {
+// keptWithoutAUse: nodes are kept from the moment that the Tenant is made, though nobody has
+// used its space, and until it is gone.
+func (p *plane) keptWithoutAUse(t *testing.T, guest *space) {
 	t.Helper()
 	ctx := t.Context()
 	p.pooled(t, "n3", "sleeper")
@@ -270,7 +270,7 @@ func (p *plane) keptWithoutASpace(t *testing.T, guest *space) {
 	sleeper.Spec.Scheduling = &tenantapi.TenantScheduling{NodeSelector: map[string]string{"pool": "sleeper"},
 		Exclusive: true}
 	made, err := tenants.Create(ctx, sleeper, metav1.CreateOptions{})
-	if err != nil || !made.Dormant() {
+	if err != nil || made.Dormant() {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	const there = `"nodeSelector":{"pool":"sleeper"},`

@@ -81,7 +81,7 @@ func Storage(
 	status := statusStrategy{spec}
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
 	return map[string]rest.Storage{
-		tenantapi.Resource:             &tenantREST{store, &ofStatus, placer},
+		tenantapi.Resource:             &tenantREST{store, placer},
 		tenantapi.Resource + "/status": &statusREST{&ofStatus},
 	}, nil
 }
@@ -104,8 +104,8 @@ func (u Usage) show(obj runtime.Object) {
 // tenantREST offers all of the store but the deletion of a collection, which
 // would go past Delete (and nobody empties all spaces by one request).
 type tenantREST struct {
-	store, status *genericregistry.Store
-	placer        Placer // nil for none
+	store  *genericregistry.Store
+	placer Placer // nil for none
 }
 
 var (
@@ -159,24 +159,14 @@ func (r *tenantREST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
 	t, ok := obj.(*tenantapi.Tenant)
-	if !ok {
+	if r.placer == nil || !ok {
 		return r.store.Create(ctx, obj, validate, options)
 	}
-	here := func(ctx context.Context) (*tenantapi.Tenant, error) {
+	made, err := r.placer.Create(ctx, t, options, func(ctx context.Context) (*tenantapi.Tenant, error) {
 		obj, err := r.store.Create(ctx, t, validate, options)
 		made, _ := obj.(*tenantapi.Tenant)
-		if err == nil && made != nil && made.KeepsNodes() && len(options.DryRun) == 0 {
-			return keeping(ctx, r.status, made)
-		}
 		return made, err
-	}
-	var made *tenantapi.Tenant
-	var err error
-	if r.placer == nil {
-		made, err = here(ctx)
-	} else {
-		made, err = r.placer.Create(ctx, t, options, here)
-	}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,17 +1,12 @@
 package registry
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	unversionedvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
@@ -61,23 +56,10 @@ func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
 	return out, nil
 }
 
-// keeping writes a new tenant that keeps nodes once more. What was written once only is not
-// read at a start (server/tenancy/storage/awake.go), and others would get its nodes then.
-func keeping(ctx context.Context, status *genericregistry.Store, t *tenantapi.Tenant) (*tenantapi.Tenant, error) {
-	change := func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
-		now, ok := old.DeepCopyObject().(*tenantapi.Tenant)
-		if !ok {
-			return nil, fmt.Errorf("a tenant is a %T", old)
-		}
-		if now.Dormant() { // or it was written since
-			meta.SetStatusCondition(&now.Status.Conditions, tenantapi.KeepingCondition(metav1.Now()))
-		}
-		return now, nil
+// awaken has the space of a tenant that keeps nodes made at once. A dormant one is not read at
+// a start (server/tenancy/storage/awake.go), and others would get its nodes then.
+func awaken(t *tenantapi.Tenant) {
+	if t.KeepsNodes() && t.Dormant() {
+		meta.RemoveStatusCondition(&t.Status.Conditions, tenantapi.SpaceReady)
 	}
-	obj, _, err := status.Update(ctx, t.Name, rest.DefaultUpdatedObjectInfo(nil, change), rest.ValidateAllObjectFunc,
-		rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("writing that the nodes of the new tenant %s are kept: %w", t.Name, err)
-	}
-	return obj.(*tenantapi.Tenant), nil
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -66,16 +67,61 @@ func TestScheduling(t *testing.T) {
 	}
 }
 
-// TestKeepersAreKnown: a tenant that has nodes for itself alone is selected with those that
-// all servers know, though nobody has used its space yet.
-func TestKeepersAreKnown(t *testing.T) {
-	for exclusive, want := range map[bool]string{false: "true", true: "false"} {
-		tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1"}}
-		tenant.Spec.Scheduling = &tenantapi.TenantScheduling{Exclusive: exclusive}
-		prepareNew(tenant)
-		if got := selectable(tenant)[tenantapi.SelectDormant]; got != want || !tenant.Dormant() {
-			t.Errorf("exclusive %t: selected as %s=%s, dormant: %t", exclusive, tenantapi.SelectDormant, got,
-				tenant.Dormant())
+// TestKeepersAreNeverDormant: the space of a tenant that has nodes for itself alone is made at
+// once, however it came to have them and whatever its status is said to be.
+func TestKeepersAreNeverDormant(t *testing.T) {
+	dormant := tenantapi.DormantCondition(metav1.Now())
+	made := func(exclusive bool, conditions ...metav1.Condition) *tenantapi.Tenant {
+		t := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1"}}
+		t.Spec.Scheduling = &tenantapi.TenantScheduling{Exclusive: exclusive}
+		t.Status.Conditions = conditions
+		return t
+	}
+	for name, c := range map[string]struct {
+		do   func() *tenantapi.Tenant
+		want bool
+	}{
+		"another, new": {func() *tenantapi.Tenant {
+			t := made(false)
+			prepareNew(t)
+			return t
+		}, true},
+		"new": {func() *tenantapi.Tenant {
+			t := made(true)
+			prepareNew(t)
+			return t
+		}, false},
+		"new, with a status": {func() *tenantapi.Tenant {
+			t := made(true, dormant)
+			prepareNew(t)
+			return t
+		}, false},
+		"another, changed": {func() *tenantapi.Tenant {
+			t := made(false)
+			prepareChanged(t, made(false, dormant))
+			return t
+		}, true},
+		"later": {func() *tenantapi.Tenant {
+			t := made(true, dormant)
+			prepareChanged(t, made(false, dormant))
+			return t
+		}, false},
+		"by its status": {func() *tenantapi.Tenant {
+			t := made(true, dormant)
+			statusStrategy{newStrategy()}.PrepareForUpdate(context.Background(), t, made(true))
+			return t
+		}, false},
+	} {
+		tenant := c.do()
+		if got := selectable(tenant)[tenantapi.SelectDormant]; got != fmt.Sprint(c.want) || tenant.Dormant() != c.want ||
+			tenant.Made() {
+			t.Errorf("%s: %s=%s, dormant: %t, made: %t", name, tenantapi.SelectDormant, got, tenant.Dormant(),
+				tenant.Made())
 		}
+	}
+	tenant := made(true)
+	prepareChanged(tenant, made(false, tenantapi.MadeCondition()))
+	if !tenant.Made() {
+		t.Error("a space that is made is made again")
 	}
 }

@@ -46,6 +46,7 @@ func prepareNew(t *tenantapi.Tenant) {
 	t.Status = tenantapi.TenantStatus{Phase: tenantapi.Active}
 	if t.Name != space.System {
 		t.Status.Conditions = []metav1.Condition{tenantapi.DormantCondition(metav1.Now())}
+		awaken(t)
 	}
 	if !slices.Contains(t.Finalizers, tenantapi.Finalizer) {
 		t.Finalizers = append(t.Finalizers, tenantapi.Finalizer)
@@ -56,6 +57,7 @@ func prepareNew(t *tenantapi.Tenant) {
 func prepareChanged(t, was *tenantapi.Tenant) {
 	t.Status = was.Status
 	t.Status.Usage = nil
+	awaken(t)
 	if t.Spec.Partition == "" {
 		t.Spec.Partition = was.Spec.Partition // who replaces a Tenant need not know where it is
 	}
@@ -163,6 +165,7 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	// Deletion alone decides the phase, and nobody writes what is counted.
 	t.Status.Phase, t.Status.Usage = was.Status.Phase, nil
 	metav1.ResetObjectMetaForStatus(t, was)
+	awaken(t)
 }
 
 func (statusStrategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
@@ -186,6 +189,6 @@ func reset(paths ...any) map[fieldpath.APIVersion]*fieldpath.Set {
 func selectable(t *tenantapi.Tenant) fields.Set {
 	return fields.Set{
 		tenantapi.SelectPhase:   string(t.Status.Phase),
-		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero() && !t.KeepsNodes()),
+		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero()),
 	}
 }
