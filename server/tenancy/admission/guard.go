@@ -46,8 +46,8 @@ func newGuard(tenants Tenants, rules Nodes) (*guard, error) {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
 	return &guard{permits: permits{tenants}, evaluator: evaluator, devices: deviceRules{permits: permits{tenants}},
-		runtimes: runtimes{permits: permits{tenants}}, places: places{rules: rules, synced: tenants.Synced}, kinds: kinds.New(),
-		groups: prioritizedKinds()}, nil
+		runtimes: runtimes{permits: permits{tenants}}, places: places{rules: rules, synced: tenants.Synced},
+		kinds: kinds.New(), groups: prioritizedKinds()}, nil
 }
 
 // check looks at what would be stored in the space of tenant. byTenant tells

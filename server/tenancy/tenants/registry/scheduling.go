@@ -56,6 +56,20 @@ func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
 	return out, nil
 }
 
+// warnOfNodes says who is locked out by labels that nodes have anyway.
+func warnOfNodes(t *tenantapi.Tenant) []string {
+	if !t.KeepsNodes() {
+		return nil
+	}
+	for key := range t.Spec.Scheduling.NodeSelector {
+		if key != corev1.LabelOSStable && key != corev1.LabelArchStable {
+			return nil
+		}
+	}
+	return []string{"spec.scheduling.exclusive: most nodes have the labels of spec.scheduling.nodeSelector, " +
+		"and those that do run no pods of any other tenant"}
+}
+
 // awaken has the space of a tenant that keeps nodes made at once. A dormant one is not read at
 // a start (server/tenancy/storage/awake.go), and others would get its nodes then.
 func awaken(t *tenantapi.Tenant) {

@@ -67,6 +67,35 @@ func TestScheduling(t *testing.T) {
 	}
 }
 
+// TestWarningsOfNodes: who keeps nodes by labels that all have is told so, once.
+func TestWarningsOfNodes(t *testing.T) {
+	none := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1"}}
+	with := func(exclusive bool, keys ...string) *tenantapi.Tenant {
+		t := none.DeepCopy()
+		t.Spec.Scheduling = &tenantapi.TenantScheduling{Exclusive: exclusive, NodeSelector: map[string]string{}}
+		for _, key := range keys {
+			t.Spec.Scheduling.NodeSelector[key] = "x"
+		}
+		return t
+	}
+	s, broad := newStrategy(), with(true, corev1.LabelOSStable, corev1.LabelArchStable)
+	for name, c := range map[string]struct {
+		got  []string
+		want int
+	}{
+		"new":         {s.WarningsOnCreate(as(), broad), 1},
+		"later":       {s.WarningsOnUpdate(as(), broad, none), 1},
+		"again":       {s.WarningsOnUpdate(as(), broad, broad.DeepCopy()), 0},
+		"shared":      {s.WarningsOnCreate(as(), with(false, corev1.LabelOSStable)), 0},
+		"a label":     {s.WarningsOnCreate(as(), with(true, corev1.LabelOSStable, "pool")), 0},
+		"none at all": {s.WarningsOnCreate(as(), none), 0},
+	} {
+		if len(c.got) != c.want {
+			t.Errorf("%s: %q", name, c.got)
+		}
+	}
+}
+
 // TestKeepersAreNeverDormant: the space of a tenant that has nodes for itself alone is made at
 // once, however it came to have them and whatever its status is said to be.
 func TestKeepersAreNeverDormant(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 )
 
 var (
+	_ rest.RESTCreateStrategy         = strategy{}
 	_ rest.RESTUpdateStrategy         = statusStrategy{}
 	_ rest.RESTGracefulDeleteStrategy = strategy{}
 	_ rest.ResetFieldsStrategy        = statusStrategy{}
@@ -104,6 +105,20 @@ func check(ctx context.Context, t, was *tenantapi.Tenant) field.ErrorList {
 		errs = append(errs, validateAnnotations(t)...)
 	}
 	return errs
+}
+
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return warnOfNodes(obj.(*tenantapi.Tenant))
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	if apiequality.Semantic.DeepEqual(t.Spec.Scheduling, was.Spec.Scheduling) {
+		return nil
+	}
+	return warnOfNodes(t)
 }
 
 func validateName(ctx context.Context, t *tenantapi.Tenant) field.ErrorList {
