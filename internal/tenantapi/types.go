@@ -46,7 +46,8 @@ const (
 const (
 	// ReasonMade is a space whose default objects exist.
 	ReasonMade = "Made"
-	// ReasonDormant is a space that nobody has used yet: its Tenant is all there is.
+	// ReasonDormant is a space that nobody has used yet: its Tenant is all there is. One
+	// that keeps nodes has it never.
 	ReasonDormant = "Dormant"
 )
 

@@ -65,7 +65,7 @@ type Options struct {
 	Log    *logrus.Entry
 }
 
-// Provisioner makes dormant spaces when they are used.
+// Provisioner makes spaces that are not made when they are used.
 type Provisioner struct {
 	opts    Options
 	client  kubernetes.Interface
