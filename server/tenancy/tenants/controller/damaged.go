@@ -19,7 +19,8 @@ func (c *controller) findDamaged(ctx context.Context) error {
 	var ready []*tenantapi.Tenant
 	for _, obj := range c.store.List() {
 		t := obj.(*tenantapi.Tenant)
-		if t.Name != space.System && t.DeletionTimestamp.IsZero() &&
+		// A dormant one, which is here if it keeps nodes, has no namespaces yet.
+		if t.Name != space.System && t.DeletionTimestamp.IsZero() && !t.Dormant() &&
 			meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady) {
 			ready = append(ready, t)
 		}
