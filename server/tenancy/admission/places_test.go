@@ -190,7 +190,8 @@ func TestNodesThatAreNotKnownYet(t *testing.T) {
 		rules.Changed(nil, keeper)
 		return true
 	}
-	if err := binds(t.Context(), g, "kept"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "set aside") {
+	err := binds(t.Context(), g, "kept")
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "set aside") {
 		t.Errorf("once the tenants are known: %v", err)
 	}
 	g = placesGuard(t, placed{})

@@ -142,8 +142,8 @@ func TestKeepersAreNeverDormant(t *testing.T) {
 		}, false},
 	} {
 		tenant := c.do()
-		if got := selectable(tenant)[tenantapi.SelectDormant]; got != fmt.Sprint(c.want) || tenant.Dormant() != c.want ||
-			tenant.Made() {
+		got := selectable(tenant)[tenantapi.SelectDormant]
+		if got != fmt.Sprint(c.want) || tenant.Dormant() != c.want || tenant.Made() {
 			t.Errorf("%s: %s=%s, dormant: %t, made: %t", name, tenantapi.SelectDormant, got, tenant.Dormant(),
 				tenant.Made())
 		}
