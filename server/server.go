@@ -269,7 +269,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	s.spaces = spaces
+	s.spaces, s.upstream.spaces = spaces, spaces
 	s.servers = s.registry(client)
 	everything, err := s.groups.Follow(s.servers, client, internal, supervisor)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/partition"
+	"github.com/a4s-io/a4s/server/tenancy"
 )
 
 // upstream makes the options of upstream's programs.
@@ -28,8 +29,9 @@ type upstream struct {
 	log       *logrus.Entry
 	// wrap changes the transports of controllers and scheduler; nil leaves them.
 	wrap transport.WrapperFunc
-	// nodes is nil until the server serves.
-	nodes *partition.Nodes
+	// nodes and spaces are nil until the server serves.
+	nodes  *partition.Nodes
+	spaces *tenancy.Spaces
 }
 
 // validate refuses bad arguments before anything starts.
@@ -133,8 +135,8 @@ func (u *upstream) scheduler(leader *election.Election) scheduler.Options {
 	if leader != nil {
 		o.Await = leader.Await
 	}
-	if u.nodes != nil {
-		o.Plugins = u.nodes.Plugins
+	if u.nodes != nil && u.spaces != nil {
+		o.Plugins = func() []scheduler.Plugin { return append(u.spaces.Plugins(), u.nodes.Plugins()...) }
 	}
 	return o
 }

@@ -11,6 +11,6 @@
 // write them. The client speaks protobuf where the server does, and has no state
 // and no rate limit but those of the configuration it gets.
 //
-// Everything may import it. It imports k8s.io/apimachinery, client-go and nothing
+// Everything may import it. It imports k8s.io/api, apimachinery, client-go and nothing
 // of Kubernetes' server.
 package tenantapi

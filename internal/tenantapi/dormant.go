@@ -12,6 +12,12 @@ func (in *Tenant) Dormant() bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == ReasonDormant
 }
 
+// Made reports whether the default objects of the space exist.
+func (in *Tenant) Made() bool {
+	c := meta.FindStatusCondition(in.Status.Conditions, SpaceReady)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != ReasonDormant
+}
+
 // DormantCondition is what the status of a new Tenant says.
 func DormantCondition(now metav1.Time) metav1.Condition {
 	return metav1.Condition{

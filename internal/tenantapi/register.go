@@ -66,6 +66,9 @@ func (TenantSpec) OpenAPIModelName() string { return modelName("TenantSpec") }
 func (TenantLimits) OpenAPIModelName() string { return modelName("TenantLimits") }
 
 // OpenAPIModelName names the model in OpenAPI documents.
+func (TenantScheduling) OpenAPIModelName() string { return modelName("TenantScheduling") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
 func (TenantStatus) OpenAPIModelName() string { return modelName("TenantStatus") }
 
 // OpenAPIModelName names the model in OpenAPI documents.

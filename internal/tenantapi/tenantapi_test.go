@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +20,11 @@ func full(name string) Tenant {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"},
 			Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
 		Spec: TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst,
-			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true},
+			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true,
+			Images: []string{"registry.example.com/team", "docker.io"},
+			Scheduling: &TenantScheduling{NodeSelector: map[string]string{"a": "b", "c": ""}, Exclusive: true,
+				Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists,
+					Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &zero}, {}}}},
 		Status: TenantStatus{Phase: Active, Conditions: []metav1.Condition{
 			{Type: SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", Message: "x",
 				LastTransitionTime: metav1.NewTime(time.Unix(1e9, 0))},

@@ -1,6 +1,7 @@
 package tenantapi
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -49,7 +50,8 @@ const (
 const (
 	// ReasonMade is a space whose default objects exist.
 	ReasonMade = "Made"
-	// ReasonDormant is a space that nobody has used yet: its Tenant is all there is.
+	// ReasonDormant is a space that nobody has used yet: its Tenant is all there is. One
+	// that keeps nodes has it never.
 	ReasonDormant = "Dormant"
 )
 
@@ -120,7 +122,28 @@ type TenantSpec struct {
 	DeletionProtection bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
 	// Cordoned lets the users of the tenant read, and nothing else.
 	Cordoned bool `json:"cordoned,omitempty" protobuf:"varint,11,opt,name=cordoned"`
+	// Scheduling says which nodes run the pods of the tenant; all that take them if it is
+	// not set.
+	Scheduling *TenantScheduling `json:"scheduling,omitempty" protobuf:"bytes,12,opt,name=scheduling"`
+	// Images are the registries, with or without the beginning of a path, whose images pods
+	// of the tenant run; all if there are none.
+	Images []string `json:"images,omitempty" protobuf:"bytes,13,rep,name=images"`
 }
+
+// TenantScheduling says which nodes run the pods of a tenant, whatever the pods say. It has
+// the fields that the scheduling of a RuntimeClass has, and one more.
+type TenantScheduling struct {
+	// NodeSelector is the labels that a node has to have to run pods of the tenant. All
+	// nodes have them if there are none.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty" protobuf:"bytes,1,rep,name=nodeSelector"`
+	// Tolerations are given to every new pod of the tenant.
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty" protobuf:"bytes,2,rep,name=tolerations"`
+	// Exclusive keeps the pods of all other tenants off these nodes.
+	Exclusive bool `json:"exclusive,omitempty" protobuf:"varint,3,opt,name=exclusive"`
+}
+
+// KeepsNodes reports whether there are nodes that run no pods of other tenants.
+func (in *Tenant) KeepsNodes() bool { return in.Spec.Scheduling != nil && in.Spec.Scheduling.Exclusive }
 
 // ReadsOnly reports whether the users of the tenant can only read. One that is being
 // deleted is not cordoned any more: its operators may have to finalize what goes.

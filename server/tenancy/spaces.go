@@ -32,6 +32,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/heap"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/groups/load"
 	"github.com/a4s-io/a4s/server/tenancy/admission"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
@@ -43,6 +44,8 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/nodes"
+	"github.com/a4s-io/a4s/server/tenancy/nodes/filter"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/series"
@@ -64,6 +67,7 @@ type Spaces struct {
 	ByRoles bool
 
 	directory   *directory.Directory
+	nodes       *nodes.Rules
 	accounts    *accounts
 	crds        *crd.Catalog
 	system      *restclient.Config
@@ -126,11 +130,13 @@ func New(o Options) (*Spaces, error) {
 		return nil, err
 	}
 	m := &Spaces{
-		directory: tenants, system: o.System, pool: o.Pool, log: o.Log, crds: crd.NewCatalog(tenants, o.Log),
+		directory: tenants, nodes: nodes.New(tenants), system: o.System, pool: o.Pool, log: o.Log,
+		crds:        crd.NewCatalog(tenants, o.Log),
 		connections: o.Connections, placer: o.Placer, accounts: newAccounts(), tunnels: o.Tunnel != nil,
 	}
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.crds.TenantChanged(old, t)
+		m.nodes.Changed(old, t)
 		if old != nil && old.Spec.Nodes != t.Spec.Nodes {
 			m.edge.NodesChanged(t.Name)
 		}
@@ -153,6 +159,7 @@ func New(o Options) (*Spaces, error) {
 	m.Limits = limits.New(bounds)
 	tenants.OnGone(func(name string) {
 		m.Limits.Forget(name)
+		m.nodes.Gone(name)
 		m.crds.TenantGone(name)
 		m.admission.Forget(name)
 	})
@@ -196,7 +203,8 @@ func New(o Options) (*Spaces, error) {
 	m.edge = edge.New(atEdge)
 	tenants.OnGone(m.edge.TenantGone)
 	m.admission, err = admission.New(admission.Options{
-		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Inside: o.Inside, Tunnel: o.Tunnel,
+		Projector: m.edge.Projector, Tenants: tenants, Nodes: m.nodes, System: o.System, Inside: o.Inside,
+		Tunnel:        o.Tunnel,
 		LoadBalancers: o.LoadBalancers, NodePorts: limits.NodePorts(m.Limits), Pool: o.Pool, Log: o.Log,
 	})
 	if err != nil {
@@ -258,6 +266,11 @@ func (m *Spaces) Seams() apiserver.Seams {
 		out.Dial = m.admission.Dial
 	}
 	return out
+}
+
+// Plugins are those of the scheduler.
+func (m *Spaces) Plugins() []scheduler.Plugin {
+	return []scheduler.Plugin{filter.Plugin(m.nodes, m.directory.Synced)}
 }
 
 // Components are what runs besides the API server.

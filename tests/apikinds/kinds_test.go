@@ -61,6 +61,7 @@ func filled(t *testing.T, typ reflect.Type, seed int64) stored {
 	randfill.New().RandSource(rand.NewSource(seed)).NilChance(0).NumElements(1, 3).MaxDepth(20).Funcs(
 		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} }, // is not in protobuf
 		name[string], name[types.UID], name[corev1.ResourceName], name[corev1.Protocol],
+		name[corev1.TolerationOperator], name[corev1.TaintEffect],
 		name[metav1.ConditionStatus], name[metav1.ManagedFieldsOperationType],
 		name[tenantapi.Phase], name[tenantapi.CRDPolicy], name[tenantapi.NodeAccess],
 		name[partitionapi.Role], name[partitionapi.PlacementPhase],

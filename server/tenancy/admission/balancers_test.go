@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
@@ -93,8 +94,13 @@ func TestTenantsWithoutBalancers(t *testing.T) {
 // annotated are tenants with annotations.
 type annotated map[string]string
 
-func (annotated) Exists(context.Context, string) (bool, error) { return true, nil }
-func (annotated) Terminating(string) bool                      { return false }
+func (annotated) Exists(context.Context, string) (bool, error)     { return true, nil }
+func (annotated) Terminating(string) bool                          { return false }
+func (annotated) Synced() bool                                     { return true }
+func (annotated) Images(context.Context, string) ([]string, error) { return nil, nil }
+func (annotated) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, error) {
+	return nil, nil
+}
 func (a annotated) Annotation(_ context.Context, _, key string) (string, error) {
 	return a[key], nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/a4s-io/a4s/server/tenancy/nodes"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
 
@@ -28,7 +29,7 @@ func deviceGuard(t *testing.T, of annotated) *guard {
 			t.Fatal(err)
 		}
 	}
-	g, err := newGuard(of)
+	g, err := newGuard(of, nodes.New(of))
 	if err != nil {
 		t.Fatal(err)
 	}

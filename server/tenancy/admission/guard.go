@@ -35,17 +35,19 @@ type guard struct {
 	classes   schedulinglisters.PriorityClassLister
 	devices   deviceRules
 	runtimes  runtimes // set with reach
+	places    places   // what it finds nodes by, too
 	kinds     *kinds.Table
 	groups    map[schema.GroupKind]bool // of pods and the like, that have a priority
 }
 
-func newGuard(tenants Tenants) (*guard, error) {
+func newGuard(tenants Tenants, rules Nodes) (*guard, error) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
 	return &guard{permits: permits{tenants}, evaluator: evaluator, devices: deviceRules{permits: permits{tenants}},
-		runtimes: runtimes{permits: permits{tenants}}, kinds: kinds.New(), groups: prioritizedKinds()}, nil
+		runtimes: runtimes{permits: permits{tenants}}, places: places{rules: rules, synced: tenants.Synced},
+		kinds: kinds.New(), groups: prioritizedKinds()}, nil
 }
 
 // check looks at what would be stored in the space of tenant. byTenant tells
@@ -75,6 +77,8 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 			return err
 		}
 		return g.checkPod(ctx, tenant, object, old)
+	case *core.Binding:
+		return g.places.checkNode(ctx, tenant, object.Target.Name)
 	case *authentication.TokenRequest:
 		if byTenant {
 			return checkToken(object)
@@ -149,7 +153,10 @@ func (g *guard) fill(ctx context.Context, tenant string, attr admission.Attribut
 			return err
 		}
 	}
-	return tolerations(g.runtimes).drop(ctx, tenant, pod, old)
+	if err := tolerations(g.runtimes).drop(ctx, tenant, pod, old); err != nil || op != admission.Create {
+		return err
+	}
+	return g.giveTolerations(ctx, tenant, pod)
 }
 
 // checkAddresses lets tenants send traffic to their own pods and out of the

@@ -65,7 +65,7 @@ func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o a
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
 		byTenant := authorOf(attr) != theSystem
 		switch err := l.admission.guard.check(ctx, tenant, byTenant, attr); {
-		case errors.Is(err, inside.ErrUnknown):
+		case errors.Is(err, inside.ErrUnknown), errors.Is(err, errNodesUnknown):
 			return apierrors.NewServiceUnavailable(err.Error())
 		case err != nil:
 			return admission.NewForbidden(attr, err)

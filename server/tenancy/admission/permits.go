@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	core "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
@@ -24,6 +25,27 @@ func (g permits) level(ctx context.Context, tenant string) (api.Level, error) {
 			fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
 	}
 	return level, nil
+}
+
+// tolerations are what spec.scheduling of the tenant gives to its pods.
+func (g permits) tolerations(ctx context.Context, tenant string) ([]core.Toleration, error) {
+	s, err := g.tenants.Scheduling(ctx, tenant)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return coreTolerations(s.Tolerations)
+}
+
+// giveTolerations gives a new pod those of its tenant. Taints without them keep pods off a
+// node, and evict them, by what the pod itself has.
+func (g permits) giveTolerations(ctx context.Context, tenant string, pod *core.Pod) error {
+	own, err := g.tolerations(ctx, tenant)
+	for _, t := range own {
+		if !hasToleration(pod.Spec.Tolerations, t) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, t)
+		}
+	}
+	return err
 }
 
 // allowed reads a list of what a tenant may have.

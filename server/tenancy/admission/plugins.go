@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
@@ -41,8 +42,24 @@ type Tenants interface {
 	// being deleted.
 	Exists(ctx context.Context, name string) (exists bool, err error)
 	Terminating(name string) bool
+	// Synced reports whether those are known that all servers have to know.
+	Synced() bool
 	// Annotation is the value of an annotation of a Tenant, "" if it has none.
 	Annotation(ctx context.Context, tenant, key string) (string, error)
+	// Scheduling is spec.scheduling of a Tenant, nil if it has none.
+	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
+	// Images is spec.images of a Tenant.
+	Images(ctx context.Context, tenant string) ([]string, error)
+}
+
+// Nodes says which nodes run pods of tenants.
+type Nodes interface {
+	// Anywhere reports whether all do.
+	Anywhere(ctx context.Context, tenant string) (bool, error)
+	// Refusal is why a node with these labels does not, after its name; "" if it does.
+	Refusal(ctx context.Context, tenant string, node map[string]string) (string, error)
+	// Conflict is what a selector asks for that none of them has, "" for nothing.
+	Conflict(ctx context.Context, tenant string, selector map[string]string) (string, error)
 }
 
 // Options configures the admission of tenants.
@@ -50,6 +67,7 @@ type Options struct {
 	// Projector translates between the native and the composite form.
 	Projector func(tenant string) *wire.Projector
 	Tenants   Tenants
+	Nodes     Nodes
 	// System is a client of the system with all rights, by certificate: the
 	// API server's client of itself does not come through the edge.
 	System *rest.Config
@@ -83,7 +101,7 @@ type Admission struct {
 // New makes it; its methods are the admission seam of the API server, called
 // in the order Informers, Decorate (for each plugin), Webhooks, Run.
 func New(o Options) (*Admission, error) {
-	g, err := newGuard(o.Tenants)
+	g, err := newGuard(o.Tenants, o.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +123,7 @@ func (a *Admission) Informers(
 	if a.guard.reach, err = reach.New(f, a.opts.Inside, a.opts.Tunnel); err != nil {
 		return nil, err
 	}
+	a.guard.places.lister, a.guard.places.client = f.Core().V1().Nodes().Lister(), client.CoreV1().Nodes()
 	a.guard.services = f.Core().V1().Services().Lister()
 	a.guard.classes = f.Scheduling().V1().PriorityClasses().Lister()
 	a.guard.devices.classes = f.Resource().V1().DeviceClasses().Lister()

@@ -28,6 +28,23 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if err := checkAsked(pod, old); err != nil {
 		return err
 	}
+	level, err := g.level(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	if level != api.LevelPrivileged {
+		// Before the node is looked at: who may not name one does not learn which there are,
+		// and which are set aside.
+		if err := g.checkPlace(ctx, tenant, pod, old); err != nil {
+			return err
+		}
+	}
+	if err := g.places.checkPod(ctx, tenant, pod, old); err != nil {
+		return err
+	}
+	if err := g.checkImages(ctx, tenant, pod, old); err != nil {
+		return err
+	}
 	if old == nil { // nobody changes the class of a pod
 		if err := g.checkPriority(pod); err != nil {
 			return err
@@ -36,12 +53,8 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 			return err
 		}
 	}
-	level, err := g.level(ctx, tenant)
-	if err != nil || level == api.LevelPrivileged {
-		return err
-	}
-	if err := g.checkPlace(ctx, tenant, pod, old); err != nil {
-		return err
+	if level == api.LevelPrivileged {
+		return nil
 	}
 	versioned := &corev1.Pod{}
 	if err := corev1convert.Convert_core_Pod_To_v1_Pod(pod.DeepCopy(), versioned, nil); err != nil {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/authentication"
 	core "k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/a4s-io/a4s/server/tenancy/nodes"
 )
 
 func TestNamespaceOfTokens(t *testing.T) {
@@ -41,7 +43,7 @@ func TestNamespaceOfTokens(t *testing.T) {
 }
 
 func TestTokensAreBoundInTheSpace(t *testing.T) {
-	g, err := newGuard(annotated{})
+	g, err := newGuard(annotated{}, nodes.New(annotated{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ type tolerations runtimes
 // taints are those that a pod may tolerate.
 type taints struct {
 	list allowances.List
-	// class is what the pod's RuntimeClass adds.
-	class []core.Toleration
+	// given are what the pod's RuntimeClass and the Tenant add.
+	given []core.Toleration
 	// resources are those that a pod asks for: nodes that have them are often kept,
 	// by a taint of the same name, for pods that need them.
 	resources []string
@@ -53,9 +53,14 @@ func (g tolerations) taints(ctx context.Context, tenant string, pod *core.Pod) (
 		return taints{}, err
 	}
 	out := taints{list: list}
-	if out.class, err = tolerationsOf(class); err != nil {
+	if out.given, err = tolerationsOf(class); err != nil {
 		return taints{}, err
 	}
+	own, err := g.tolerations(ctx, tenant)
+	if err != nil {
+		return taints{}, err
+	}
+	out.given = append(out.given, own...)
 	for _, containers := range [][]core.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, n := range containers[i].Resources.Requests {
@@ -72,11 +77,19 @@ func tolerationsOf(class *nodev1.RuntimeClass) ([]core.Toleration, error) {
 	if class == nil || class.Scheduling == nil {
 		return nil, nil
 	}
-	out := make([]core.Toleration, len(class.Scheduling.Tolerations))
-	for i := range out {
-		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(&class.Scheduling.Tolerations[i], &out[i],
-			nil); err != nil {
-			return nil, fmt.Errorf("reading the RuntimeClass %s: %w", class.Name, err)
+	out, err := coreTolerations(class.Scheduling.Tolerations)
+	if err != nil {
+		return nil, fmt.Errorf("reading the RuntimeClass %s: %w", class.Name, err)
+	}
+	return out, nil
+}
+
+// coreTolerations shares nothing with what it is given, which is a cache's.
+func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
+	out := make([]core.Toleration, len(in))
+	for i := range in {
+		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(in[i].DeepCopy(), &out[i], nil); err != nil {
+			return nil, fmt.Errorf("reading the toleration of %s: %w", in[i].Key, err)
 		}
 	}
 	return out, nil
@@ -86,7 +99,7 @@ func tolerationsOf(class *nodev1.RuntimeClass) ([]core.Toleration, error) {
 func (t taints) has(toleration core.Toleration) bool {
 	// An empty key is in no list, but "*" stands for it, too.
 	return t.list.Has(toleration.Key) || slices.Contains(conditionTaints(), toleration.Key) ||
-		slices.Contains(t.resources, toleration.Key) || hasToleration(t.class, toleration)
+		slices.Contains(t.resources, toleration.Key) || hasToleration(t.given, toleration)
 }
 
 func hasToleration(all []core.Toleration, one core.Toleration) bool {

@@ -11,6 +11,7 @@ import (
 	core "k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/a4s-io/a4s/server/addons/localstorage"
+	"github.com/a4s-io/a4s/server/tenancy/nodes"
 )
 
 func TestBindings(t *testing.T) {
@@ -85,7 +86,7 @@ func TestClaimsComeBackAsTheyWere(t *testing.T) {
 // TestVolumesOfNodes: only the cluster makes volumes of directories of nodes
 // for tenants, and only it lets them go.
 func TestVolumesOfNodes(t *testing.T) {
-	g, err := newGuard(annotated{})
+	g, err := newGuard(annotated{}, nodes.New(annotated{}))
 	if err != nil {
 		t.Fatal(err)
 	}

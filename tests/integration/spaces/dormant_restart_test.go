@@ -9,11 +9,42 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
+
+// keepers makes tenants that have nodes for themselves alone, in each way, and waits until their
+// spaces are made, which nobody uses.
+func (d *dormancy) keepers(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	keeps := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "keeps"}}
+	keeps.Spec.Scheduling = &tenantapi.TenantScheduling{NodeSelector: map[string]string{"pool": "keeps"},
+		Exclusive: true}
+	if _, err := d.tenants.Create(ctx, keeps, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const spec = `"spec":{"scheduling":{"nodeSelector":{"pool":"x"},"exclusive":true}}}`
+	if _, err := d.tenants.Patch(ctx, "applied", types.ApplyPatchType,
+		[]byte(`{"apiVersion":"v1","kind":"Tenant","metadata":{"name":"applied"},`+spec),
+		metav1.PatchOptions{FieldManager: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	d.sleeper(t, "later")
+	if _, err := d.tenants.Patch(ctx, "later", types.MergePatchType, []byte(`{`+spec),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"keeps", "applied", "later"} {
+		planes.Eventually(t, "the space of "+name+" to be made", func(ctx context.Context) (bool, error) {
+			made, err := d.tenants.Get(ctx, name, metav1.GetOptions{})
+			return err == nil && made.Made(), err
+		})
+	}
+}
 
 // TestDormantTenantsAfterARestart: a server that starts knows the tenants that are used,
 // and reads none of those that nobody has written since they were made.
@@ -31,11 +62,12 @@ func TestDormantTenantsAfterARestart(t *testing.T) {
 		return &dormancy{plane: &plane{Plane: p, admin: p.Client, etcd: p.Etcd(t)}, tenants: tenants}
 	}
 	d := up()
-	for i := range 20 {
+	for i := range 30 {
 		planes.CreateTenant(t, d.Admin, fmt.Sprintf("sleeps-%02d", i))
 	}
 	d.sleeper(t, "edited")
 	d.allow(t, "edited", "example.com/plan", "small")
+	d.keepers(t)
 	d.bareTenant(t, "used")
 	d.bareTenant(t, "sleeps-once") // among those that sleep
 	if cfg.DatastoreEndpoint == "" {
@@ -50,11 +82,12 @@ func TestDormantTenantsAfterARestart(t *testing.T) {
 
 	d = up()
 	names := d.namesOf(t, tenantapi.SelectDormant+"=false")
-	if want := []string{"sleeps-once", "system", "used"}; !slices.Equal(names, want) {
+	if want := []string{"applied", "keeps", "later", "sleeps-once", "system", "used"}; !slices.Equal(names, want) {
 		t.Errorf("%q are not dormant, want %q", names, want)
 	}
 	for name, want := range map[string]string{
-		"used": tenantapi.ReasonMade, "edited": tenantapi.ReasonDormant, "sleeps-07": tenantapi.ReasonDormant,
+		"used": tenantapi.ReasonMade, "keeps": tenantapi.ReasonMade, "applied": tenantapi.ReasonMade,
+		"later": tenantapi.ReasonMade, "edited": tenantapi.ReasonDormant, "sleeps-07": tenantapi.ReasonDormant,
 	} {
 		if r := d.reason(t, name); r != want {
 			t.Errorf("%s is %s, want %s", name, r, want)

@@ -21,9 +21,18 @@ const (
 	ownStorage = "fast"
 )
 
-// narrow gives the attacker lists of classes.
+// narrow gives the attacker lists of classes, and nodes.
 func (p *plane) narrow(t *testing.T, s *space) {
 	t.Helper()
+	if err := p.specify(t, s.name,
+		`{"scheduling":{"nodeSelector":{"pool":"own"}},"images":["docker.io"]}`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the nodes of the attacker to be known", func(context.Context) (bool, error) {
+		code, _, _ := s.makesPod(t, asDryRun, podBody("", `"nodeSelector":{"pool":"other"},`))
+		_, answer, _ := s.makesPod(t, asDryRun, withImage(foreignImage))
+		return code == http.StatusForbidden && strings.Contains(answer, "this space has images of"), nil
+	})
 	p.allow(t, s.name, allowances.StorageClasses, ownStorage)
 	p.holds(t, s, allowances.RuntimeClasses, ownRuntime, func() bool {
 		_, _, pod := s.makesPod(t, asDryRun, podBody("", ""))
@@ -45,13 +54,15 @@ func (g *attacker) past(r *attack) (path string) {
 		pick(g, "", "", `"tolerations":[{"key":"`+pick(g, "team", "node.kubernetes.io/unschedulable",
 			"example.com/gpu", "")+
 			`","operator":"Exists"}],`),
+		pick(g, "", "", `"nodeSelector":{"pool":"own"},`, `"nodeSelector":{"pool":"other"},`),
 		pick(g, "", "", `"nodeName":"stolen",`, `"priorityClassName":"`+pick(g, "system-node-critical", "",
 			"high")+`",`),
 		pick(g, "", "", `"volumes":[{"name":"v","csi":{"driver":"nfs.csi.k8s.io","volumeAttributes":{"share":"/"}}}],`,
 			`"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{`+claim+`}}}],`),
 	}, "")
+	image := pick(g, "i", "i", "i", foreignImage, "sha256:0123456789", "docker.io/../x")
 	template := `{"metadata":{` + meta + `"labels":{"a":"b"}},"spec":{` + spec +
-		`"containers":[{"name":"c","image":"i"}]}}`
+		`"containers":[{"name":"c","image":"` + image + `"}]}}`
 	const apps = "/apis/apps/v1/namespaces/default/"
 	selector := `"selector":{"matchLabels":{"a":"b"}},"template":` + template
 	switch g.rand.IntN(8) {
@@ -69,7 +80,10 @@ func (g *attacker) past(r *attack) (path string) {
 		r.method = http.MethodPatch
 		r.header.Set("Content-Type", "application/merge-patch+json")
 		r.body = pick(g, `{"metadata":{"annotations":{`+annotation+`}}}`,
-			`{"spec":{"tolerations":[{"key":"team","operator":"Exists"},{"operator":"Exists"}]}}`)
+			`{"spec":{"tolerations":[{"key":"team","operator":"Exists"},{"operator":"Exists"}]}}`,
+			`{"spec":{"nodeSelector":{"pool":"other"}}}`,
+			`{"spec":{"containers":[{"name":"c","image":"`+image+`"}]}}`,
+			`{"spec":{"ephemeralContainers":[{"name":"e","image":"`+image+`"}]}}`)
 		return inPods + "/" + name + pick(g, "", "", "/status", "/ephemeralcontainers", "/resize")
 	case 4:
 		r.method = http.MethodPatch
@@ -105,6 +119,13 @@ func keepsAllowances(ctx context.Context, t *testing.T, p *plane) {
 		bad := classOf(&pod) != ownRuntime
 		kind := pod.Annotations[workload.Annotation]
 		bad = bad || kind != "" && kind != "container" || pod.Spec.Priority != nil && *pod.Spec.Priority > 0
+		bad = bad || pod.Spec.NodeSelector["pool"] == "other" || pod.Spec.NodeName != ""
+		for _, c := range pod.Spec.Containers {
+			bad = bad || c.Image == foreignImage || strings.HasPrefix(c.Image, "sha256:")
+		}
+		for _, c := range pod.Spec.EphemeralContainers {
+			bad = bad || c.Image == foreignImage || strings.HasPrefix(c.Image, "sha256:")
+		}
 		for _, toleration := range pod.Spec.Tolerations {
 			bad = bad || !slices.Contains(usual, toleration.Key)
 		}

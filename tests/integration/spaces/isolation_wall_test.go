@@ -91,10 +91,11 @@ func (g *attacker) mutatingPolicy() (path, body string) {
 		{"", `"persistentvolumes"`, `Object{spec: Object.spec{local: Object.spec.local{path: '/'}}}`},
 		{"", `"pods"`, `Object{spec: Object.spec{priority: 2000000000}}`},
 		{"", `"pods"`, `Object{spec: Object.spec{nodeName: 'stolen'}}`},
+		{"", `"pods"`, `Object{spec: Object.spec{nodeSelector: {'pool': 'other'}}}`},
 		{"discovery.k8s.io", `"endpointslices"`,
 			`Object{metadata: Object.metadata{labels: {'kubernetes.io/service-name': 'stolen'}}}`},
 		{"coordination.k8s.io", `"leases"`, `Object{spec: Object.spec{holderIdentity: 'stolen'}}`},
-	}[g.rand.IntN(7)]
+	}[g.rand.IntN(8)]
 	return registration + "mutatingadmissionpolicies",
 		`{"metadata":{"name":"m` + n + `"},"spec":{` + notOwn + `,"failurePolicy":"` + pick(g, "Ignore", "Fail") +
 			`","reinvocationPolicy":"` + pick(g, "Never", "IfNeeded") + `",
@@ -162,6 +163,7 @@ func (g *attacker) mount() (path, body string) {
 			pick(g, "", "local-path") + `",` + source + `}}`
 	}
 	spec := pick(g, `"volumes":[{"name":"v",`+source+`}],`, `"nodeName":"stolen",`, `"priority":2000000000,`,
+		`"nodeSelector":{"pool":"other"},`,
 		`"priorityClassName":"system-node-critical",`, `"hostNetwork":true,`, `"tolerations":[{"operator":"Exists"}],`)
 	return "/api/v1/namespaces/default/pods",
 		`{"metadata":{"generateName":"m-"},"spec":{` + spec + `"containers":[{"name":"c","image":"i"}]}}`

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -19,8 +18,7 @@ func (c *controller) findDamaged(ctx context.Context) error {
 	var ready []*tenantapi.Tenant
 	for _, obj := range c.store.List() {
 		t := obj.(*tenantapi.Tenant)
-		if t.Name != space.System && t.DeletionTimestamp.IsZero() &&
-			meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady) {
+		if t.Name != space.System && t.DeletionTimestamp.IsZero() && t.Made() {
 			ready = append(ready, t)
 		}
 	}

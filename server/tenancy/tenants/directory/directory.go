@@ -132,6 +132,29 @@ func (d *Directory) ReadsNodes(ctx context.Context, name string) (bool, error) {
 	return t != nil && t.Spec.Nodes == tenantapi.NodesReadOnly, err
 }
 
+// Scheduling says which nodes run the pods of a tenant, nil for all. What it returns must
+// not be changed.
+func (d *Directory) Scheduling(ctx context.Context, name string) (*tenantapi.TenantScheduling, error) {
+	t, err := d.Get(ctx, name)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return t.Spec.Scheduling, nil
+}
+
+// Images are the registries that pods of a tenant have images of, none for all. What it
+// returns must not be changed.
+func (d *Directory) Images(ctx context.Context, name string) ([]string, error) {
+	t, err := d.Get(ctx, name)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return t.Spec.Images, nil
+}
+
+// Synced reports whether the tenants are known that there were at the start.
+func (d *Directory) Synced() bool { return d.controller.HasSynced() }
+
 // Terminating reports whether a tenant is known to be being deleted.
 func (d *Directory) Terminating(name string) bool {
 	t := d.Known(name)

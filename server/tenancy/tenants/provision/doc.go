@@ -4,7 +4,8 @@
 // and a CA bundle, it makes when upstream's controllers are late with it.
 //
 // A new tenant is dormant: it costs its Tenant object and nothing more. Its space
-// is made by the first request that may use it, which waits for it. A user of the
+// is made by the first request that may use it, which waits for it. It waits, too, where
+// the controller of tenants has to make the space and has not yet. A user of the
 // tenant may by being one; a user of the system may once the authorizer has
 // allowed the request, so that nobody makes spaces by asking for them.
 //

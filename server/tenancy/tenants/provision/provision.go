@@ -65,7 +65,7 @@ type Options struct {
 	Log    *logrus.Entry
 }
 
-// Provisioner makes dormant spaces when they are used.
+// Provisioner makes spaces that are not made when they are used.
 type Provisioner struct {
 	opts    Options
 	client  kubernetes.Interface
@@ -108,7 +108,7 @@ func (p *Provisioner) Ensure(ctx context.Context, name string) error {
 		return apierrors.NewNotFound(tenantapi.GroupResource(), name)
 	case t.DeletionTimestamp != nil:
 		return nil
-	case !t.Dormant():
+	case t.Made():
 		return p.catchUp(ctx, name)
 	}
 	made := p.making.DoChan(name, func() (any, error) {
@@ -185,7 +185,7 @@ func (p *Provisioner) report(ctx context.Context, name string) error {
 		if err != nil {
 			return fmt.Errorf("reading the tenant: %w", err)
 		}
-		if !t.Dormant() || t.DeletionTimestamp != nil {
+		if t.Made() || t.DeletionTimestamp != nil {
 			return nil
 		}
 		condition := tenantapi.MadeCondition()
@@ -203,7 +203,7 @@ func (p *Provisioner) report(ctx context.Context, name string) error {
 // known reports whether this server knows that the space is made, and by whose
 // roles its users are judged.
 func (p *Provisioner) known(ctx context.Context, name string) (bool, error) {
-	if t := p.opts.Tenants.Known(name); t != nil && !t.Dormant() {
+	if t := p.opts.Tenants.Known(name); t != nil && (t.Made() || t.DeletionTimestamp != nil) {
 		return t.DeletionTimestamp != nil || p.opts.Has(sets.New(space.ClusterName(name, adminRole)),
 			sets.New(space.ClusterName(name, adminBinding))), nil
 	}
@@ -219,7 +219,7 @@ func unavailable(name string, err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable,
 		Reason:  metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("the space of tenant %s, which nobody has used yet, cannot be made now: %v", name, err),
+		Message: fmt.Sprintf("the space of tenant %s cannot be made now: %v", name, err),
 		Details: &metav1.StatusDetails{Kind: tenantapi.Resource, Name: name, RetryAfterSeconds: retryAfter},
 	}}
 }

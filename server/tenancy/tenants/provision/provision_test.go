@@ -84,6 +84,39 @@ func TestNoSpaceIsMadeDuringACollection(t *testing.T) {
 	}
 }
 
+// unmade are tenants whose space is to be made without a request.
+type unmade struct{ sleepers }
+
+func (unmade) Get(_ context.Context, name string) (*tenantapi.Tenant, error) {
+	return &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// freely is a heap that nobody waits for.
+type freely struct{}
+
+func (freely) Wait(context.Context) {}
+func (freely) Tenant()              {}
+
+// TestRequestsWaitForEverySpace: also for one that the controller makes, which can be late.
+func TestRequestsWaitForEverySpace(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusInsufficientStorage)
+	}))
+	defer server.Close()
+	p, err := New(Options{
+		Config: &restclient.Config{Host: server.URL}, Tenants: unmade{}, Growth: freely{},
+		Has: func(_, _ sets.Set[string]) bool { return false }, Log: logrus.NewEntry(logrus.New()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Ensure(t.Context(), "t1"); !apierrors.IsServiceUnavailable(err) || requests.Load() == 0 {
+		t.Errorf("%v after %d requests", err, requests.Load())
+	}
+}
+
 // TestDefaultsAreNotWaitedForByTheirMakers: the controllers that make what pods need go on in
 // a namespace of a space that is being made, and others wait for it.
 func TestDefaultsAreNotWaitedForByTheirMakers(t *testing.T) {

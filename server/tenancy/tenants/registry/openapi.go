@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -53,7 +54,14 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				"them, can only read: whatever changes something is refused, and connections to containers are " +
 				"closed. Pods, controllers, nodes and administrators of the cluster go on. It ends when the tenant " +
 				"is deleted."),
+			"scheduling": m.Optional("Which nodes run the pods of the tenant, whatever the pods say; all that take "+
+				"them if it is not set. A change counts at once for pods that have no node yet; the others stay "+
+				"where they are.", tenantapi.TenantScheduling{}.OpenAPIModelName()),
+			"images": apimodels.Set(fmt.Sprintf("The registries whose images pods of the tenant run and mount, in "+
+				"full, with or without the beginning of a path (docker.io/library); all if there are none. A new "+
+				"pod, or a new image of one, that names another is refused. At most %d.", mostImages)),
 		})
+	addScheduling(m)
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+
 		"what is not set is as the cluster has it for all tenants.", nil, map[string]spec.Schema{
 		tenantapi.LimitNamespaces:       apimodels.Number("The number of namespaces, the default ones included."),
@@ -116,4 +124,18 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName())),
 		})
 	return m.Models()
+}
+
+func addScheduling(m *apimodels.Builder) {
+	m.Add(tenantapi.TenantScheduling{}.OpenAPIModelName(), "TenantScheduling says which nodes run the pods of a "+
+		"tenant, whatever the pods say.", nil, map[string]spec.Schema{
+		"nodeSelector": apimodels.Map(fmt.Sprintf("The labels that a node has to have to run pods of the tenant, "+
+			"besides what the pods ask for. All nodes run them if there are none. At most %d.", mostOfNodes),
+			apimodels.Text("")),
+		"tolerations": apimodels.List(fmt.Sprintf("The taints that pods of the tenant tolerate. They are given to "+
+			"every new pod. At most %d.", mostOfNodes), m.Ref("", corev1.Toleration{}.OpenAPIModelName())),
+		"exclusive": apimodels.Bool("Whether the nodes that nodeSelector selects run no pods of other tenants. Pods " +
+			"of the system space, DaemonSets among them, go on. A node that two tenants have for themselves alone " +
+			"runs pods of neither. Other tenant partitions do not know of it."),
+	})
 }

@@ -61,6 +61,7 @@ func Storage(
 		Strategy: spec.Strategy, Columns: columns(), Selectable: selectable,
 		Change: func(store *genericregistry.Store) {
 			store.ReturnDeletedObject = true
+			store.CreateStrategy, store.UpdateStrategy = spec, spec
 			store.DeleteStrategy, store.ResetFieldsStrategy = spec, spec
 			if usage != nil {
 				store.Decorator = usage.show

@@ -25,6 +25,7 @@ import (
 )
 
 var (
+	_ rest.RESTCreateStrategy         = strategy{}
 	_ rest.RESTUpdateStrategy         = statusStrategy{}
 	_ rest.RESTGracefulDeleteStrategy = strategy{}
 	_ rest.ResetFieldsStrategy        = statusStrategy{}
@@ -46,6 +47,7 @@ func prepareNew(t *tenantapi.Tenant) {
 	t.Status = tenantapi.TenantStatus{Phase: tenantapi.Active}
 	if t.Name != space.System {
 		t.Status.Conditions = []metav1.Condition{tenantapi.DormantCondition(metav1.Now())}
+		awaken(t)
 	}
 	if !slices.Contains(t.Finalizers, tenantapi.Finalizer) {
 		t.Finalizers = append(t.Finalizers, tenantapi.Finalizer)
@@ -56,6 +58,7 @@ func prepareNew(t *tenantapi.Tenant) {
 func prepareChanged(t, was *tenantapi.Tenant) {
 	t.Status = was.Status
 	t.Status.Usage = nil
+	awaken(t)
 	if t.Spec.Partition == "" {
 		t.Spec.Partition = was.Spec.Partition // who replaces a Tenant need not know where it is
 	}
@@ -104,6 +107,20 @@ func check(ctx context.Context, t, was *tenantapi.Tenant) field.ErrorList {
 	return errs
 }
 
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return warnOfNodes(obj.(*tenantapi.Tenant))
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	if apiequality.Semantic.DeepEqual(t.Spec.Scheduling, was.Spec.Scheduling) {
+		return nil
+	}
+	return warnOfNodes(t)
+}
+
 func validateName(ctx context.Context, t *tenantapi.Tenant) field.ErrorList {
 	if err := space.ValidateTenant(t.Name); err != nil && !(t.Name == space.System && isServer(ctx)) {
 		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), t.Name, err.Error())}
@@ -144,6 +161,8 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 			errs = append(errs, field.Invalid(spec.Child("partition"), p, problem))
 		}
 	}
+	errs = append(errs, validateScheduling(t, spec.Child("scheduling"))...)
+	errs = append(errs, validateImages(t, spec.Child("images"))...)
 	l := t.Spec.Limits
 	if l == nil {
 		return errs
@@ -161,6 +180,7 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	// Deletion alone decides the phase, and nobody writes what is counted.
 	t.Status.Phase, t.Status.Usage = was.Status.Phase, nil
 	metav1.ResetObjectMetaForStatus(t, was)
+	awaken(t)
 }
 
 func (statusStrategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {

@@ -1,0 +1,225 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// Tenants says what their administrators have decided.
+type Tenants interface {
+	// Scheduling is spec.scheduling of a tenant, nil for none.
+	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
+}
+
+// Rules are those of all tenants.
+type Rules struct {
+	tenants Tenants
+
+	mu sync.RWMutex
+	// kept are the tenants that have nodes for themselves alone, with the labels of these
+	// nodes, by one of these labels: a node has few, and there may be many tenants.
+	kept map[label]map[string]labels.Set
+	// by is where they are in kept.
+	by      map[string]label
+	changes map[*func()]struct{}
+}
+
+// label is one with its value.
+type label struct{ key, value string }
+
+// New makes rules that hear of tenants by Changed and Gone.
+func New(tenants Tenants) *Rules {
+	return &Rules{tenants: tenants, kept: map[label]map[string]labels.Set{}, by: map[string]label{},
+		changes: map[*func()]struct{}{}}
+}
+
+// OnChange has f called, until the context ends, whenever pods may fit where they did not
+// before.
+func (r *Rules) OnChange(ctx context.Context, f func()) {
+	r.mu.Lock()
+	r.changes[&f] = struct{}{}
+	r.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		delete(r.changes, &f)
+		r.mu.Unlock()
+	})
+}
+
+// Changed hears of a tenant that is new, with a nil old one, or has changed.
+func (r *Rules) Changed(old, t *tenantapi.Tenant) {
+	var was, is tenantapi.TenantScheduling
+	if old != nil && old.Spec.Scheduling != nil {
+		was = *old.Spec.Scheduling
+	}
+	if t.Spec.Scheduling != nil {
+		is = *t.Spec.Scheduling
+	}
+	if was.Exclusive == is.Exclusive && maps.Equal(was.NodeSelector, is.NodeSelector) {
+		return
+	}
+	r.keep(t.Name, is)
+	if old != nil { // a new one leaves others fewer nodes, and has no pods that wait yet
+		r.tell()
+	}
+}
+
+// Gone hears of a tenant that is not there any more.
+func (r *Rules) Gone(tenant string) {
+	r.mu.RLock()
+	_, keeps := r.by[tenant]
+	r.mu.RUnlock()
+	if keeps {
+		r.keep(tenant, tenantapi.TenantScheduling{})
+		r.tell()
+	}
+}
+
+// keep takes note of the nodes of a tenant.
+func (r *Rules) keep(tenant string, s tenantapi.TenantScheduling) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, ok := r.by[tenant]; ok {
+		delete(r.by, tenant)
+		delete(r.kept[at], tenant)
+		if len(r.kept[at]) == 0 {
+			delete(r.kept, at)
+		}
+	}
+	// Without labels it would keep all nodes. The API refuses that.
+	if s.Exclusive && len(s.NodeSelector) > 0 {
+		// A label that many tenants want says little: all of them would be compared with each
+		// node that has it.
+		of := func(key string) label { return label{key, s.NodeSelector[key]} }
+		at := of(slices.MinFunc(slices.Collect(maps.Keys(s.NodeSelector)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(r.kept[of(a)]), len(r.kept[of(b)])), cmp.Compare(a, b))
+		}))
+		if r.kept[at] == nil {
+			r.kept[at] = map[string]labels.Set{}
+		}
+		r.by[tenant], r.kept[at][tenant] = at, s.NodeSelector
+	}
+}
+
+// tell tells those who wait for a change.
+func (r *Rules) tell() {
+	var all []func()
+	r.mu.RLock()
+	for f := range r.changes {
+		all = append(all, *f)
+	}
+	r.mu.RUnlock()
+	for _, f := range all {
+		f()
+	}
+}
+
+// Rule is that of one tenant.
+type Rule struct {
+	rules  *Rules
+	tenant string
+	own    labels.Set
+	lacks  string // what is said of a node without these labels
+}
+
+// Of is the rule of a tenant.
+func (r *Rules) Of(ctx context.Context, tenant string) (Rule, error) {
+	if space.IsSystem(tenant) {
+		return Rule{}, nil
+	}
+	s, err := r.tenants.Scheduling(ctx, tenant)
+	if err != nil {
+		return Rule{}, err
+	}
+	rule := Rule{rules: r, tenant: tenant}
+	if s != nil {
+		rule.own = s.NodeSelector
+	}
+	if len(rule.own) > 0 { // once for all nodes
+		rule.lacks = fmt.Sprintf("did not have the labels that nodes of this tenant have: %s", rule.own)
+	}
+	return rule, nil
+}
+
+// Anywhere reports whether all nodes run pods of the tenant.
+func (r Rule) Anywhere() bool {
+	if r.rules == nil {
+		return true
+	}
+	r.rules.mu.RLock()
+	defer r.rules.mu.RUnlock()
+	return len(r.own) == 0 && len(r.rules.by) == 0
+}
+
+// Refusal is why a node with these labels runs no pods of the tenant, "" if it does. What it
+// says follows the name of a node.
+func (r Rule) Refusal(node map[string]string) string {
+	if r.rules == nil {
+		return ""
+	}
+	if !matches(r.own, node) {
+		return r.lacks
+	}
+	r.rules.mu.RLock()
+	defer r.rules.mu.RUnlock()
+	if len(r.rules.by) == 0 {
+		return ""
+	}
+	for key, value := range node {
+		for tenant, wants := range r.rules.kept[label{key, value}] {
+			if tenant != r.tenant && matches(wants, node) {
+				return "had been set aside for another tenant"
+			}
+		}
+	}
+	return ""
+}
+
+// matches reports whether a node has all labels.
+func matches(wants labels.Set, node map[string]string) bool {
+	for key, value := range wants {
+		if has, ok := node[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Conflict says which label a selector of a pod asks for that no node of the tenant has, ""
+// for none.
+func (r Rule) Conflict(selector map[string]string) string {
+	for _, key := range slices.Sorted(maps.Keys(r.own)) {
+		if asked, ok := selector[key]; ok && asked != r.own[key] {
+			return fmt.Sprintf("asks for a node with %s=%s, and the nodes of this tenant have %[1]s=%[3]s", key, asked,
+				r.own[key])
+		}
+	}
+	return ""
+}
+
+// Anywhere reports whether all nodes run pods of a tenant.
+func (r *Rules) Anywhere(ctx context.Context, tenant string) (bool, error) {
+	rule, err := r.Of(ctx, tenant)
+	return err == nil && rule.Anywhere(), err
+}
+
+// Refusal is that of the rule of a tenant.
+func (r *Rules) Refusal(ctx context.Context, tenant string, node map[string]string) (string, error) {
+	rule, err := r.Of(ctx, tenant)
+	return rule.Refusal(node), err
+}
+
+// Conflict is that of the rule of a tenant.
+func (r *Rules) Conflict(ctx context.Context, tenant string, selector map[string]string) (string, error) {
+	rule, err := r.Of(ctx, tenant)
+	return rule.Conflict(selector), err
+}

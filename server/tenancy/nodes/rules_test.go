@@ -1,0 +1,214 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+type selector = map[string]string
+
+// known are tenants by their names.
+type known map[string]*tenantapi.Tenant
+
+func (k known) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, error) {
+	t := k[tenant]
+	if t == nil {
+		return nil, errors.New("it cannot be read")
+	}
+	return t.Spec.Scheduling, nil
+}
+
+func tenant(name string, exclusive bool, of selector) *tenantapi.Tenant {
+	t := &tenantapi.Tenant{}
+	t.Name = name
+	if exclusive || of != nil {
+		t.Spec.Scheduling = &tenantapi.TenantScheduling{NodeSelector: of, Exclusive: exclusive}
+	}
+	return t
+}
+
+const (
+	lacks = "did not have the labels that nodes of this tenant have"
+	kept  = "set aside for another tenant"
+)
+
+// TestRefusal: which tenant may use a node, by what all of them have.
+func TestRefusal(t *testing.T) {
+	type tenants = []*tenantapi.Tenant
+	onlyA := tenants{tenant("a", false, selector{"pool": "a"})}
+	alone := tenants{tenant("a", true, selector{"pool": "a"}), tenant("b", false, nil)}
+	ssd := tenants{alone[0], tenant("b", true, selector{"disk": "ssd"})}
+	both := selector{"pool": "a", "disk": "ssd"}
+	for name, c := range map[string]struct {
+		tenants tenants
+		of      string
+		node    selector
+		want    string // "" if it may
+	}{
+		"nobody has any":    {tenants{tenant("a", false, nil)}, "a", selector{"pool": "a"}, ""},
+		"its own":           {onlyA, "a", selector{"pool": "a", "x": "y"}, ""},
+		"another":           {onlyA, "a", selector{"pool": "b"}, lacks + ": pool=a"},
+		"without the label": {tenants{tenant("a", false, selector{"pool": ""})}, "a", nil, lacks},
+		"an empty value": {tenants{tenant("a", false, selector{"pool": ""})}, "a", selector{"pool": ""},
+			""},
+		"one of two": {tenants{tenant("a", false, both)}, "a", selector{"pool": "a"},
+			lacks + ": disk=ssd,pool=a"},
+		"not for itself alone": {append(tenants{tenant("b", false, nil)}, onlyA...), "b", selector{"pool": "a"}, ""},
+		"another's alone":      {alone, "b", selector{"pool": "a"}, kept},
+		"beside another's":     {alone, "b", selector{"pool": "b"}, ""},
+		"half of another's": {tenants{tenant("a", true, both), tenant("b", false, nil)}, "b",
+			selector{"disk": "ssd"}, ""},
+		"its own alone":      {alone, "a", selector{"pool": "a"}, ""},
+		"of both, the one":   {ssd, "a", both, kept},
+		"of both, the other": {ssd, "b", both, kept},
+		"of both, alike": {tenants{alone[0], tenant("b", true, selector{"pool": "a"})}, "b",
+			selector{"pool": "a"}, kept},
+		"alone without labels": {tenants{tenant("a", true, nil), tenant("b", false, nil)}, "b", nil, ""},
+		"the system":           {alone, space.System, selector{"pool": "a"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := known{}
+			rules := New(all)
+			for _, one := range c.tenants {
+				all[one.Name] = one
+				rules.Changed(nil, one)
+			}
+			rule, err := rules.Of(t.Context(), c.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := rule.Refusal(c.node)
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if got != "" && rule.Anywhere() {
+				t.Error("the rule says that it runs anywhere")
+			}
+		})
+	}
+}
+
+// TestChanges: what others keep counts as soon as it is heard of, is forgotten when it ends,
+// and those who wait are told of each change that can matter.
+func TestChanges(t *testing.T) {
+	all := known{"b": tenant("b", false, nil)}
+	rules := New(all)
+	ctx, cancel := context.WithCancel(t.Context())
+	told := 0
+	rules.OnChange(ctx, func() { told++ })
+	node := selector{"pool": "a"}
+	step := func(what string, want string, calls int, do func()) {
+		t.Helper()
+		told = 0
+		do()
+		rule, err := rules.Of(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rule.Refusal(node); (got == "") != (want == "") || !strings.Contains(got, want) || told != calls ||
+			rule.Anywhere() != (len(rules.by) == 0) {
+			t.Errorf("%s: %q, want %q; told %d times, want %d", what, got, want, told, calls)
+		}
+	}
+	first, moved := tenant("a", true, node), tenant("a", true, selector{"pool": "c"})
+	shared := tenant("a", false, node)
+	tolerant := tenant("a", true, node)
+	tolerant.Spec.Cordoned = true
+	step("the first request of one with labels", "", 0, func() {
+		rules.Changed(nil, tenant("c", false, selector{"pool": "c"}))
+	})
+	step("a new one", kept, 0, func() { rules.Changed(nil, first) })
+	step("something else", kept, 0, func() { rules.Changed(first, tolerant) })
+	step("other labels", "", 1, func() { rules.Changed(first, moved) })
+	step("back", kept, 1, func() { rules.Changed(moved, first) })
+	step("shared", "", 1, func() { rules.Changed(first, shared) })
+	step("gone without any", "", 0, func() { rules.Gone("a") })
+	step("again", kept, 1, func() { rules.Changed(shared, first) })
+	step("gone", "", 1, func() { rules.Gone("a") })
+	if len(rules.kept) > 0 {
+		t.Errorf("it remembers %v", rules.kept)
+	}
+	if _, err := rules.Of(t.Context(), "unknown"); err == nil {
+		t.Error("a tenant that cannot be read runs anywhere")
+	}
+	cancel()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			rules.mu.RLock()
+			defer rules.mu.RUnlock()
+			return len(rules.changes) == 0, nil
+		})
+	if err != nil {
+		t.Errorf("it tells who is gone: %v", err)
+	}
+}
+
+// TestSharedLabels: tenants that have a label in common are found by another one, so that a
+// node is compared with few.
+func TestSharedLabels(t *testing.T) {
+	all := known{"guest": tenant("guest", false, nil)}
+	rules := New(all)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		all[name] = tenant(name, true, selector{"dedicated": "true", "pool": name})
+		rules.Changed(nil, all[name])
+	}
+	for at, tenants := range rules.kept {
+		if len(tenants) > 1 {
+			t.Errorf("%d tenants are found by %v", len(tenants), at)
+		}
+	}
+	node := selector{"dedicated": "true", "pool": "c"}
+	for of, want := range map[string]string{"guest": kept, "a": lacks, "c": ""} {
+		got, err := rules.Refusal(t.Context(), of, node)
+		if err != nil || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, %v, want %q", of, got, err, want)
+		}
+	}
+}
+
+// TestRefusalsAreMadeOnce: a pod is compared with thousands of nodes.
+func TestRefusalsAreMadeOnce(t *testing.T) {
+	rules := New(known{"a": tenant("a", false, selector{"pool": "a", "disk": "ssd"})})
+	rule, err := rules.Of(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := selector{"pool": "b"}
+	if n := testing.AllocsPerRun(10, func() { rule.Refusal(node) }); n > 0 {
+		t.Errorf("%v allocations a node", n)
+	}
+}
+
+// TestConflict: of several labels that no node has, the first is named.
+func TestConflict(t *testing.T) {
+	rules := New(known{"a": tenant("a", false, selector{"pool": "a", "disk": "ssd"}), "b": tenant("b", false, nil)})
+	for _, c := range []struct {
+		of    string
+		asked selector
+		want  string
+	}{
+		{"a", nil, ""},
+		{"a", selector{"pool": "a", "zone": "z"}, ""},
+		{"a", selector{"pool": "b"}, "asks for a node with pool=b, and the nodes of this tenant have pool=a"},
+		{"a", selector{"pool": "b", "disk": "hdd"},
+			"asks for a node with disk=hdd, and the nodes of this tenant have disk=ssd"},
+		{"a", selector{"pool": ""}, "asks for a node with pool=, and the nodes of this tenant have pool=a"},
+		{"b", selector{"pool": "b"}, ""},
+		{space.System, selector{"pool": "b"}, ""},
+	} {
+		if got, err := rules.Conflict(t.Context(), c.of, c.asked); err != nil || got != c.want {
+			t.Errorf("%s asks for %v: %q, %v, want %q", c.of, c.asked, got, err, c.want)
+		}
+	}
+	if _, err := rules.Conflict(t.Context(), "unknown", nil); err == nil {
+		t.Error("a tenant that cannot be read has no conflict")
+	}
+}

@@ -1,0 +1,79 @@
+package registry
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	unversionedvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	core "k8s.io/kubernetes/pkg/apis/core"
+	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// mostOfNodes bounds what the scheduler compares with each node, and what each pod is given.
+const mostOfNodes = 16
+
+func validateScheduling(t *tenantapi.Tenant, path *field.Path) field.ErrorList {
+	s := t.Spec.Scheduling
+	if s == nil {
+		return nil
+	}
+	if t.Name == space.System {
+		return field.ErrorList{field.Forbidden(path,
+			"pods of the system space run on all nodes, also on those that tenants have for themselves alone")}
+	}
+	of := path.Child("nodeSelector")
+	errs := unversionedvalidation.ValidateLabels(s.NodeSelector, of)
+	if n := len(s.NodeSelector); n > mostOfNodes {
+		errs = append(errs, field.TooMany(of, n, mostOfNodes))
+	}
+	if s.Exclusive && len(s.NodeSelector) == 0 {
+		errs = append(errs, field.Required(of, "exclusive keeps others off the nodes with these labels"))
+	}
+	of = path.Child("tolerations")
+	if n := len(s.Tolerations); n > mostOfNodes {
+		return append(errs, field.TooMany(of, n, mostOfNodes))
+	}
+	tolerations, err := coreTolerations(s.Tolerations)
+	if err != nil {
+		return append(errs, field.InternalError(of, err))
+	}
+	return append(errs, corevalidation.ValidateTolerations(tolerations, of, corevalidation.PodValidationOptions{})...)
+}
+
+func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
+	out := make([]core.Toleration, len(in))
+	for i := range in {
+		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(&in[i], &out[i], nil); err != nil {
+			return nil, fmt.Errorf("reading the toleration of %s: %w", in[i].Key, err)
+		}
+	}
+	return out, nil
+}
+
+// warnOfNodes says who is locked out by labels that nodes have anyway.
+func warnOfNodes(t *tenantapi.Tenant) []string {
+	if !t.KeepsNodes() {
+		return nil
+	}
+	for key := range t.Spec.Scheduling.NodeSelector {
+		if key != corev1.LabelOSStable && key != corev1.LabelArchStable {
+			return nil
+		}
+	}
+	return []string{"spec.scheduling.exclusive: most nodes have the labels of spec.scheduling.nodeSelector, " +
+		"and those that do run no pods of any other tenant"}
+}
+
+// awaken has the space of a tenant that keeps nodes made at once. A dormant one is not read at
+// a start (server/tenancy/storage/awake.go), and others would get its nodes then.
+func awaken(t *tenantapi.Tenant) {
+	if t.KeepsNodes() && t.Dormant() {
+		meta.RemoveStatusCondition(&t.Status.Conditions, tenantapi.SpaceReady)
+	}
+}
