@@ -72,7 +72,8 @@ func TestFreshnessIsWaitedForWithoutASeat(t *testing.T) {
 	}
 	seat := acquire()
 	defer seat.Release()
-	if err := list(seat, func(o *apistorage.ListOptions) { o.Predicate.Continue = "x" }); !apierrors.IsBadRequest(err) {
+	err := list(seat, func(o *apistorage.ListOptions) { o.Predicate.Continue = "x" })
+	if !apierrors.IsBadRequest(err) {
 		t.Errorf("a page of nothing: %v", err)
 	}
 }
