@@ -25,7 +25,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	// v1 comes first: it is what a serializer takes for the kind of an
 	// object that does not say it.
 	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
-		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{})
+		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{}, &TenantTemplate{},
+			&TenantTemplateList{})
 	}
 	if err := s.AddFieldLabelConversionFunc(GroupVersion().WithKind(Kind), convertSelector); err != nil {
 		return fmt.Errorf("adding the field selectors of tenants: %w", err)

@@ -116,6 +116,9 @@ type TenantSpec struct {
 	DeletionProtection bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
 	// Cordoned lets the users of the tenant read, and nothing else.
 	Cordoned bool `json:"cordoned,omitempty" protobuf:"varint,11,opt,name=cordoned"`
+	// Template is the TenantTemplate whose limits, labels and objects the tenant has, none if
+	// it is not set.
+	Template string `json:"template,omitempty" protobuf:"bytes,20,opt,name=template"`
 }
 
 // ReadsOnly reports whether the users of the tenant can only read. One that is being
@@ -184,6 +187,8 @@ type TenantStatus struct {
 	// Usage is what the tenant uses of each limit. It is counted for whoever
 	// reads the Tenant, and nobody can write it.
 	Usage []LimitUsage `json:"usage,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=usage"`
+	// Template is what the space has of spec.template.
+	Template *AppliedTemplate `json:"template,omitempty" protobuf:"bytes,20,opt,name=template"`
 }
 
 // LimitUsage is what a tenant uses of one limit.

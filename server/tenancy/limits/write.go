@@ -284,21 +284,35 @@ func (l *Limits) CRDs(t *tenantapi.Tenant) (many, size int64) {
 // Share is how much a tenant has of the server's time beside the shares of others; nil is a
 // tenant without limits of its own. It is asked for each request, so it makes no list of all limits.
 func (l *Limits) Share(t *tenantapi.Tenant) int64 {
-	if t != nil && t.Spec.Limits != nil && t.Spec.Limits.Share != nil {
-		return *t.Spec.Limits.Share
-	}
-	if l.defaults != nil && l.defaults.Share != nil {
-		return *l.defaults.Share
+	for _, limits := range l.sources(t) {
+		if limits != nil && limits.Share != nil {
+			return *limits.Share
+		}
 	}
 	return tenantapi.DefaultShare
 }
 
-// limitsOf are those of the tenant over those of all.
+// limitsOf are those that hold for a tenant: what refuses, counts and shows asks for them here.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {
+	from := l.sources(t)
+	return from[0].Over(from[1].Over(from[2]))
+}
+
+// sources are the limits that the tenant has itself, those of its template and those of all, each of
+// which can be nil. What one says goes before what those behind it say.
+func (l *Limits) sources(t *tenantapi.Tenant) (out [3]*tenantapi.TenantLimits) {
+	out[2] = l.defaults
 	if t == nil {
-		return (*tenantapi.TenantLimits)(nil).Over(l.defaults)
+		return out
 	}
-	return t.Spec.Limits.Over(l.defaults)
+	out[0] = t.Spec.Limits
+	if t.Spec.Template == "" || l.template == nil {
+		return out
+	}
+	if from := l.template(t.Spec.Template); from != nil {
+		out[1] = from.Spec.Limits
+	}
+	return out
 }
 
 func unbounded() (a amounts) {

@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,8 @@ type Directory struct {
 	controller cache.Controller
 	gone       []func(name string)
 	changed    func(old, t *tenantapi.Tenant)
+	*templates
+	followers followers
 }
 
 // New makes a directory that is filled by Run. cfg is a client of the system.
@@ -43,6 +46,9 @@ func New(cfg *rest.Config, pool *interning.Pool) (*Directory, error) {
 		},
 		Transform: pool.Transform, // nobody asks it for managed fields
 	})
+	if d.templates, err = newTemplates(cfg, pool, d.followers.template); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -65,6 +71,9 @@ func (d *Directory) update(old, obj any) {
 	if ok && d.changed != nil {
 		d.changed(before, t)
 	}
+	if ok {
+		d.followers.tenant(before, t)
+	}
 }
 
 func (d *Directory) deleted(obj any) {
@@ -75,16 +84,20 @@ func (d *Directory) deleted(obj any) {
 		for _, gone := range d.gone {
 			gone(t.Name)
 		}
+		d.followers.tenant(t, nil)
 	}
 }
 
-// Run watches tenants until ctx ends.
+// Run watches tenants and templates until ctx ends.
 func (d *Directory) Run(ctx context.Context, ready func()) error {
-	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { d.templates.controller.RunWithContext(ctx) })
+	running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced, d.templates.controller.HasSynced) {
 			ready()
 		}
-	}()
+	})
 	d.controller.RunWithContext(ctx)
 	return nil
 }
@@ -147,4 +160,12 @@ func (d *Directory) Known(name string) *tenantapi.Tenant {
 	}
 	t, _ := obj.(*tenantapi.Tenant)
 	return t
+}
+
+// Keeper is the template that an object of a tenant is of, by its native name, "" if it is of none.
+func (d *Directory) Keeper(tenant, kind, namespace, name string) string {
+	if t := d.Known(tenant); t != nil && t.Status.Template.Has(kind, namespace, name) {
+		return t.Status.Template.Name
+	}
+	return ""
 }

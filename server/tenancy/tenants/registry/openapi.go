@@ -53,6 +53,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				"them, can only read: whatever changes something is refused, and connections to containers are " +
 				"closed. Pods, controllers, nodes and administrators of the cluster go on. It ends when the tenant " +
 				"is deleted."),
+			"template": apimodels.Text("The TenantTemplate whose limits, labels and objects the tenant has. What " +
+				"the limits of the tenant itself say goes before. A new tenant without one has the template that is " +
+				"the default, if there is one."),
 		})
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+
 		"what is not set is as the cluster has it for all tenants.", nil, map[string]spec.Schema{
@@ -102,6 +105,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				m.Ref("", metav1.Condition{}.OpenAPIModelName())),
 			"usage": apimodels.Merged("What the tenant uses of its limits, counted for whoever reads it.", "name",
 				m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName())),
+			"template": m.Optional("What the space has of spec.template.",
+				tenantapi.AppliedTemplate{}.OpenAPIModelName()),
 		})
+	addTemplates(m)
 	return m.Models()
 }

@@ -144,6 +144,9 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 			errs = append(errs, field.Invalid(spec.Child("partition"), p, problem))
 		}
 	}
+	if name := t.Spec.Template; name != "" {
+		errs = append(errs, validateTemplateName(name, spec.Child("template"))...)
+	}
 	l := t.Spec.Limits
 	if l == nil {
 		return errs
