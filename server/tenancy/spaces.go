@@ -51,6 +51,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/provision"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/templates/apply"
 )
 
 // Spaces is what makes the API server one of tenants: everything that stands in its
@@ -281,6 +282,11 @@ func (m *Spaces) Components() []component.Component {
 			return nil
 		}},
 	}
+}
+
+// Templates keeps what templates say in the spaces of tenants. One server does. config has all rights.
+func (m *Spaces) Templates(config *restclient.Config) component.Component {
+	return apply.New(apply.Options{Config: config, Tenants: m.directory, Log: m.log})
 }
 
 // access judges every user by the roles of their space.

@@ -98,3 +98,4 @@ func (annotated) Terminating(string) bool                      { return false }
 func (a annotated) Annotation(_ context.Context, _, key string) (string, error) {
 	return a[key], nil
 }
+func (annotated) Keeper(string, string, string, string) string { return "" }

@@ -64,6 +64,11 @@ func (a *Admission) checkNodePorts(ctx context.Context, tenant string, attr admi
 func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
 		byTenant := authorOf(attr) != theSystem
+		if byTenant {
+			if err := l.admission.guard.checkKept(tenant, attr); err != nil {
+				return admission.NewForbidden(attr, err)
+			}
+		}
 		switch err := l.admission.guard.check(ctx, tenant, byTenant, attr); {
 		case errors.Is(err, inside.ErrUnknown):
 			return apierrors.NewServiceUnavailable(err.Error())

@@ -43,6 +43,8 @@ type Tenants interface {
 	Terminating(name string) bool
 	// Annotation is the value of an annotation of a Tenant, "" if it has none.
 	Annotation(ctx context.Context, tenant, key string) (string, error)
+	// Keeper is the template that an object of a tenant is of, by its native name, "" if it is of none.
+	Keeper(tenant, kind, namespace, name string) string
 }
 
 // Options configures the admission of tenants.

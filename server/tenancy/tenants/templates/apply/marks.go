@@ -1,0 +1,104 @@
+package apply
+
+import (
+	"hash/maphash"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// marks know objects as they are when nobody has changed what the template says of them.
+type marks struct {
+	seed    maphash.Seed
+	mu      sync.Mutex
+	tenants map[string]map[tenantapi.TemplateObject]*mark
+}
+
+// mark is what is known of one object. The watch can be before the answer to the application
+// that it shows, and behind it.
+type mark struct {
+	// applied is the version that the last application made or found.
+	applied string
+	// fields is a hash of those that our manager has in that version, if it is known.
+	fields uint64
+	known  bool
+	// seen is the version that the watch showed last, with their hash there.
+	seen  string
+	shown uint64
+}
+
+func newMarks() *marks {
+	return &marks{seed: maphash.MakeSeed(), tenants: map[string]map[tenantapi.TemplateObject]*mark{}}
+}
+
+// of is the mark of an object; it is locked.
+func (m *marks) of(tenant string, ref tenantapi.TemplateObject) *mark {
+	objects := m.tenants[tenant]
+	if objects == nil {
+		objects = map[tenantapi.TemplateObject]*mark{}
+		m.tenants[tenant] = objects
+	}
+	if objects[ref] == nil {
+		objects[ref] = &mark{}
+	}
+	return objects[ref]
+}
+
+// applied notes the version that an application made or found.
+func (m *marks) applied(tenant string, ref tenantapi.TemplateObject, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.of(tenant, ref)
+	if k.applied != version {
+		k.applied, k.known = version, false
+	}
+	if k.seen == version {
+		k.fields, k.known = k.shown, true
+	}
+}
+
+// changed reports whether what the watch shows of an object may differ from what the template says.
+func (m *marks) changed(tenant string, ref tenantapi.TemplateObject, is *metav1.PartialObjectMetadata) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.of(tenant, ref)
+	k.seen, k.shown = is.ResourceVersion, m.fields(is)
+	if k.seen == k.applied {
+		k.fields, k.known = k.shown, true
+	}
+	return !k.known || k.shown != k.fields
+}
+
+// fields is a hash of the fields that our manager has.
+func (m *marks) fields(is *metav1.PartialObjectMetadata) uint64 {
+	var h maphash.Hash
+	h.SetSeed(m.seed)
+	for _, entry := range is.ManagedFields {
+		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
+			_, _ = h.Write(entry.FieldsV1.GetRawBytes()) //nolint:errcheck // it never fails
+		}
+	}
+	return h.Sum64()
+}
+
+// forget drops what is known of a tenant.
+func (m *marks) forget(tenant string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tenants, tenant)
+}
+
+// keep drops what is known of other objects of a tenant.
+func (m *marks) keep(tenant string, objects []tenantapi.TemplateObject) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := map[tenantapi.TemplateObject]*mark{}
+	for _, ref := range objects {
+		if k := m.tenants[tenant][ref]; k != nil {
+			kept[ref] = k
+		}
+	}
+	m.tenants[tenant] = kept
+}
