@@ -2,6 +2,7 @@ package tenantapi
 
 import (
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,16 +126,8 @@ func (in TemplateObject) String() string {
 }
 
 // Has reports whether an object is the template's.
-func (in *AppliedTemplate) Has(kind, namespace, name string) bool {
-	if in == nil {
-		return false
-	}
-	for i := range in.Objects {
-		if o := &in.Objects[i]; o.Name == name && o.Kind == kind && o.Namespace == namespace {
-			return true
-		}
-	}
-	return false
+func (in *AppliedTemplate) Has(o TemplateObject) bool {
+	return in != nil && slices.Contains(in.Objects, o)
 }
 
 // TemplateGroupVersionResource is that of templates, for dynamic clients.

@@ -43,8 +43,9 @@ type Tenants interface {
 	Terminating(name string) bool
 	// Annotation is the value of an annotation of a Tenant, "" if it has none.
 	Annotation(ctx context.Context, tenant, key string) (string, error)
-	// Keeper is the template that an object of a tenant is of, by its native name, "" if it is of none.
-	Keeper(tenant, kind, namespace, name string) string
+	// Keeper is the template that an object of a tenant is of, by its composite name, and what the
+	// object is called in there; template is "" if it is of none.
+	Keeper(tenant string, r schema.GroupResource, namespace, name string) (template, object string)
 }
 
 // Options configures the admission of tenants.

@@ -284,7 +284,7 @@ func (l *Limits) CRDs(t *tenantapi.Tenant) (many, size int64) {
 // Share is how much a tenant has of the server's time beside the shares of others; nil is a
 // tenant without limits of its own. It is asked for each request, so it makes no list of all limits.
 func (l *Limits) Share(t *tenantapi.Tenant) int64 {
-	for _, limits := range l.sources(t) {
+	for _, limits := range sourcesOf(l, t) {
 		if limits != nil && limits.Share != nil {
 			return *limits.Share
 		}
@@ -294,13 +294,13 @@ func (l *Limits) Share(t *tenantapi.Tenant) int64 {
 
 // limitsOf are those that hold for a tenant: what refuses, counts and shows asks for them here.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {
-	from := l.sources(t)
+	from := sourcesOf(l, t)
 	return from[0].Over(from[1].Over(from[2]))
 }
 
-// sources are the limits that the tenant has itself, those of its template and those of all, each of
+// sourcesOf are the limits that the tenant has itself, those of its template and those of all, each of
 // which can be nil. What one says goes before what those behind it say.
-func (l *Limits) sources(t *tenantapi.Tenant) (out [3]*tenantapi.TenantLimits) {
+func sourcesOf(l *Limits, t *tenantapi.Tenant) (out [3]*tenantapi.TenantLimits) {
 	out[2] = l.defaults
 	if t == nil {
 		return out

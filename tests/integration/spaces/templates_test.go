@@ -61,6 +61,7 @@ func TestTenantTemplates(t *testing.T) {
 	}
 	d.a, d.b = d.from(t, "a", "team"), d.from(t, "b", "team")
 	t.Run("tenants get its objects", d.testObjects)
+	t.Run("they are there before the first request", d.testFirst)
 	t.Run("its limits hold", d.testLimits)
 	t.Run("its objects stay", d.testKept)
 	t.Run("nothing else is kept", d.testNotKept)
@@ -75,8 +76,8 @@ func TestTenantTemplates(t *testing.T) {
 	t.Run("a tenant is deleted", d.testDeleted)
 }
 
-// from makes a tenant of a template, and its space.
-func (d *templated) from(t *testing.T, name, template string) *space {
+// create makes a tenant of a template.
+func (d *templated) create(t *testing.T, name, template string) {
 	t.Helper()
 	if _, err := d.tenants.Create(t.Context(), &tenantapi.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{costCentre: "cc-" + name}},
@@ -84,6 +85,12 @@ func (d *templated) from(t *testing.T, name, template string) *space {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// from makes a tenant of a template, and its space.
+func (d *templated) from(t *testing.T, name, template string) *space {
+	t.Helper()
+	d.create(t, name, template)
 	user, organizations := planes.AdminOf(name)
 	s := d.as(t, name, d.user(t, user, organizations, nil))
 	planes.AwaitAccount(t, s.config, "default")
@@ -182,6 +189,23 @@ func (d *templated) testObjects(t *testing.T) {
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the system space: %v", err)
 	}
+}
+
+// testFirst: what bounds the users of a tenant is there when the first of them comes.
+func (d *templated) testFirst(t *testing.T) {
+	d.create(t, "first", "team")
+	user, organizations := planes.AdminOf("first")
+	code, answer := get(t, d.user(t, user, organizations, nil), "/api/v1/namespaces/apps/configmaps/team")
+	if code != http.StatusOK || !strings.Contains(answer, `"name":"first"`) {
+		t.Errorf("%d %s", code, answer)
+	}
+	if err := d.tenants.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the template to have two tenants", func(ctx context.Context) (bool, error) {
+		got, err := d.templates.Get(ctx, "team", metav1.GetOptions{})
+		return err == nil && got.Status.Tenants == 2 && got.Status.Current == 2, err
+	})
 }
 
 func (d *templated) testLimits(t *testing.T) {
@@ -398,93 +422,4 @@ func (d *templated) testStopped(t *testing.T) {
 		})
 	})
 	d.rolledOut(t, "team", tenantapi.ReasonApplied, generation)
-}
-
-func (d *templated) testMissing(t *testing.T) {
-	s := d.from(t, "early", "later")
-	d.await(t, "early", metav1.ConditionFalse, "there is no TenantTemplate later")
-	if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("x"),
-		metav1.CreateOptions{}); err != nil {
-		t.Errorf("its space: %v", err)
-	}
-	if _, err := d.templates.Create(t.Context(), &tenantapi.TenantTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "later"},
-		Spec:       tenantapi.TenantTemplateSpec{Labels: map[string]string{"late": "yes"}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := d.await(t, "early", metav1.ConditionTrue, "TenantTemplate later"); got.Labels["late"] != "yes" {
-		t.Errorf("%v", got.Labels)
-	}
-}
-
-func (d *templated) testDefault(t *testing.T) {
-	d.change(t, "later", func(template *tenantapi.TenantTemplate) { template.Spec.Default = true })
-	if _, err := d.templates.Create(t.Context(), &tenantapi.TenantTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: tenantapi.TenantTemplateSpec{Default: true},
-	}, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("a second default: %v", err)
-	}
-	for template, want := range map[string]string{"": "later", "team": "team"} {
-		got, err := d.tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{
-			Name: "made-" + want}, Spec: tenantapi.TenantSpec{Template: template}}, metav1.CreateOptions{})
-		if err != nil || got.Spec.Template != want || !got.Dormant() {
-			t.Errorf("%q: %+v, %v", template, got, err)
-		}
-		if want == "later" && got.Labels["late"] != "yes" {
-			t.Errorf("%v", got.Labels)
-		}
-	}
-	d.change(t, "later", func(template *tenantapi.TenantTemplate) { template.Spec.Default = false })
-}
-
-func (d *templated) testLeaves(t *testing.T) {
-	if _, err := d.tenants.Patch(t.Context(), "b", types.MergePatchType, []byte(`{"spec":{"template":null}}`),
-		metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the tenant to have nothing of it", func(ctx context.Context) (bool, error) {
-		got, err := d.tenants.Get(ctx, "b", metav1.GetOptions{})
-		return err == nil && got.Status.Template == nil && got.Labels["example.com/kind"] == "", err
-	})
-	if _, err := d.b.client.CoreV1().ConfigMaps("default").Get(t.Context(), "more",
-		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("an object: %v", err)
-	}
-	ns, err := d.b.client.CoreV1().Namespaces().Get(t.Context(), "apps", metav1.GetOptions{})
-	if err != nil || ns.Labels["example.com/team"] != "" {
-		t.Errorf("its namespace: %+v, %v", ns, err)
-	}
-	eventually(t, "its namespace to be the tenant's", func(ctx context.Context) (bool, error) {
-		err := d.b.client.CoreV1().Namespaces().Delete(ctx, "apps", metav1.DeleteOptions{})
-		if apierrors.IsForbidden(err) { // the server learns of it a moment later
-			return false, nil
-		}
-		return err == nil, err
-	})
-}
-
-func (d *templated) testUnseen(t *testing.T) {
-	for _, path := range []string{"/api/v1/tenanttemplates", "/api/v1/tenanttemplates/team",
-		"/tenants/a/api/v1/tenanttemplates/team"} {
-		if code, answer := get(t, d.a.config, path); code != http.StatusForbidden {
-			t.Errorf("%s: %d %s", path, code, answer)
-		}
-	}
-	if _, answer := get(t, d.a.config, "/api/v1"); strings.Contains(answer, "tenanttemplates") {
-		t.Error("they are in the discovery of a tenant")
-	}
-}
-
-func (d *templated) testDeleted(t *testing.T) {
-	if err := d.tenants.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the tenant to be gone", func(ctx context.Context) (bool, error) {
-		_, err := d.tenants.Get(ctx, "a", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
-	})
 }

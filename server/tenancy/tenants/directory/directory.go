@@ -7,12 +7,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	objects "github.com/a4s-io/a4s/server/tenancy/tenants/templates"
 )
 
 // Directory is a watched list of tenants.
@@ -162,10 +164,20 @@ func (d *Directory) Known(name string) *tenantapi.Tenant {
 	return t
 }
 
-// Keeper is the template that an object of a tenant is of, by its native name, "" if it is of none.
-func (d *Directory) Keeper(tenant, kind, namespace, name string) string {
-	if t := d.Known(tenant); t != nil && t.Status.Template.Has(kind, namespace, name) {
-		return t.Status.Template.Name
+// Keeper is the template that an object of a tenant is of, by its composite name, and what the object
+// is called in there; template is "" if it is of none.
+func (d *Directory) Keeper(tenant string, r schema.GroupResource, namespace, name string) (template, object string) {
+	t := d.Known(tenant)
+	if t == nil || t.Status.Template == nil {
+		return "", ""
 	}
-	return ""
+	kind, ok := objects.KindOf(r)
+	if !ok {
+		return "", ""
+	}
+	ref := kind.Ref(namespace, name)
+	if !t.Status.Template.Has(ref) {
+		return "", ""
+	}
+	return t.Status.Template.Name, ref.String()
 }

@@ -30,6 +30,8 @@ const (
 	look = 5 * time.Millisecond
 	// late is how long upstream's controllers are waited for.
 	late = 200 * time.Millisecond
+	// templateLate is how long the objects of the tenant's template are waited for.
+	templateLate = 3 * time.Second
 	// retryAfter is what a client is advised to wait when a space cannot be made, in
 	// seconds.
 	retryAfter = 1
@@ -173,6 +175,9 @@ func (p *Provisioner) make(ctx context.Context, name string) error {
 	if err := ExtensionDefaults(ctx, p.client, name); err != nil {
 		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
 	}
+	if !p.templated(ctx, name) {
+		log.Warn("the objects of the template of the tenant come later than its first request")
+	}
 	p.opts.Growth.Tenant()
 	log.Info("space is made by its first request")
 	return nil
@@ -212,6 +217,18 @@ func (p *Provisioner) known(ctx context.Context, name string) (bool, error) {
 		err = apierrors.NewNotFound(tenantapi.GroupResource(), name)
 	}
 	return false, err
+}
+
+// templated waits a while until the space has what its template says, or cannot have it: what bounds
+// the users of the tenant is there before they are. Whichever server keeps templates makes it.
+func (p *Provisioner) templated(ctx context.Context, name string) bool {
+	limited, cancel := context.WithTimeout(ctx, templateLate)
+	defer cancel()
+	return wait.PollUntilContextCancel(limited, look, true, func(context.Context) (bool, error) {
+		t := p.opts.Tenants.Known(name)
+		return t == nil || t.Spec.Template == "" || t.DeletionTimestamp != nil ||
+			meta.FindStatusCondition(t.Status.Conditions, tenantapi.TemplateApplied) != nil, nil
+	}) == nil
 }
 
 // unavailable has clients try again, as upstream's own do.

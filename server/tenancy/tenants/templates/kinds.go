@@ -6,6 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // Kind is one that objects of templates can have.
@@ -18,6 +21,20 @@ type Kind struct {
 // GroupVersionResource is that of the objects.
 func (k Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)
+}
+
+// Ref names an object in its space, by its composite name.
+func (k Kind) Ref(namespace, name string) tenantapi.TemplateObject {
+	ref := tenantapi.TemplateObject{Kind: k.Kind, Name: name}
+	switch {
+	case k.Namespaced:
+		_, ref.Namespace = space.SplitNamespace(namespace)
+	case k.Kind == KindNamespace:
+		_, ref.Name = space.SplitNamespace(name)
+	default:
+		_, ref.Name = space.SplitClusterName(name)
+	}
+	return ref
 }
 
 // KindNamespace is the kind of namespaces, which are made before what is in them and are never

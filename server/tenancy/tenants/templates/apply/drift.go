@@ -53,17 +53,15 @@ func (w *watched) ref(obj any) (is *metav1.PartialObjectMetadata, tenant string,
 	if !ok {
 		return nil, "", ref
 	}
-	ref.Kind = w.kind.Kind
 	switch {
 	case w.kind.Namespaced:
-		tenant, ref.Namespace = space.SplitNamespace(is.Namespace)
-		ref.Name = is.Name
+		tenant, _ = space.SplitNamespace(is.Namespace)
 	case w.kind.Kind == templates.KindNamespace:
-		tenant, ref.Name = space.SplitNamespace(is.Name)
+		tenant, _ = space.SplitNamespace(is.Name)
 	default:
-		tenant, ref.Name = space.SplitClusterName(is.Name)
+		tenant, _ = space.SplitClusterName(is.Name)
 	}
-	return is, tenant, ref
+	return is, tenant, w.kind.Ref(is.Namespace, is.Name)
 }
 
 // Add implements cache.ReflectorStore.
@@ -120,5 +118,5 @@ func (c *controller) has(tenant string, ref tenantapi.TemplateObject) bool {
 		return false
 	}
 	t := c.o.Tenants.Known(tenant)
-	return t != nil && t.Status.Template.Has(ref.Kind, ref.Namespace, ref.Name)
+	return t != nil && t.Status.Template.Has(ref)
 }

@@ -5,10 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/admission"
-
-	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/server/tenancy/tenants/templates"
 )
 
 // checkKept refuses what users of a tenant change or delete of what its TenantTemplate keeps. Which
@@ -18,29 +14,15 @@ func (g *guard) checkKept(tenant string, attr admission.Attributes) error {
 	if op := attr.GetOperation(); op != admission.Update && op != admission.Delete {
 		return nil
 	}
-	kind, ok := templates.KindOf(attr.GetResource().GroupResource())
-	if !ok {
-		return nil
-	}
 	namespace, name := attr.GetNamespace(), attr.GetName()
 	// Of a collection that is deleted, the request names none.
 	if is, err := meta.Accessor(attr.GetOldObject()); err == nil && is.GetName() != "" {
 		namespace, name = is.GetNamespace(), is.GetName()
 	}
-	ref := tenantapi.TemplateObject{Kind: kind.Kind}
-	switch {
-	case kind.Namespaced:
-		_, ref.Namespace = space.SplitNamespace(namespace)
-		ref.Name = name
-	case kind.Kind == templates.KindNamespace:
-		_, ref.Name = space.SplitNamespace(name)
-	default:
-		_, ref.Name = space.SplitClusterName(name)
-	}
-	template := g.tenants.Keeper(tenant, ref.Kind, ref.Namespace, ref.Name)
+	template, object := g.tenants.Keeper(tenant, attr.GetResource().GroupResource(), namespace, name)
 	if template == "" {
 		return nil
 	}
 	return fmt.Errorf("the TenantTemplate %s keeps the %s as it is: users of the tenant cannot change or delete it; "+
-		"an administrator of the cluster can change the template", template, ref)
+		"an administrator of the cluster can change the template", template, object)
 }

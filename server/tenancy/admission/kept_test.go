@@ -11,6 +11,7 @@ import (
 	core "k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/templates"
 )
 
 // keeping are tenants of which one has objects of a template.
@@ -19,11 +20,12 @@ type keeping struct {
 	of tenantapi.AppliedTemplate
 }
 
-func (k keeping) Keeper(tenant, kind, namespace, name string) string {
-	if tenant == "t1" && k.of.Has(kind, namespace, name) {
-		return "gold"
+func (k keeping) Keeper(tenant string, r schema.GroupResource, namespace, name string) (template, object string) {
+	kind, ok := templates.KindOf(r)
+	if ref := kind.Ref(namespace, name); ok && tenant == "t1" && k.of.Has(ref) {
+		return "gold", ref.String()
 	}
-	return ""
+	return "", ""
 }
 
 // TestWhatTemplatesKeepStays: an object of a template is known by its name in the status of the Tenant, whatever

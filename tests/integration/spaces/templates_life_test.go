@@ -1,0 +1,103 @@
+package spaces_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+func (d *templated) testMissing(t *testing.T) {
+	s := d.from(t, "early", "later")
+	d.await(t, "early", metav1.ConditionFalse, "there is no TenantTemplate later")
+	if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("x"),
+		metav1.CreateOptions{}); err != nil {
+		t.Errorf("its space: %v", err)
+	}
+	if _, err := d.templates.Create(t.Context(), &tenantapi.TenantTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "later"},
+		Spec:       tenantapi.TenantTemplateSpec{Labels: map[string]string{"late": "yes"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.await(t, "early", metav1.ConditionTrue, "TenantTemplate later"); got.Labels["late"] != "yes" {
+		t.Errorf("%v", got.Labels)
+	}
+}
+
+func (d *templated) testDefault(t *testing.T) {
+	d.change(t, "later", func(template *tenantapi.TenantTemplate) { template.Spec.Default = true })
+	if _, err := d.templates.Create(t.Context(), &tenantapi.TenantTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: tenantapi.TenantTemplateSpec{Default: true},
+	}, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("a second default: %v", err)
+	}
+	for template, want := range map[string]string{"": "later", "team": "team"} {
+		got, err := d.tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{
+			Name: "made-" + want}, Spec: tenantapi.TenantSpec{Template: template}}, metav1.CreateOptions{})
+		if err != nil || got.Spec.Template != want || !got.Dormant() {
+			t.Errorf("%q: %+v, %v", template, got, err)
+		}
+		if want == "later" && got.Labels["late"] != "yes" {
+			t.Errorf("%v", got.Labels)
+		}
+	}
+	d.change(t, "later", func(template *tenantapi.TenantTemplate) { template.Spec.Default = false })
+}
+
+func (d *templated) testLeaves(t *testing.T) {
+	if _, err := d.tenants.Patch(t.Context(), "b", types.MergePatchType, []byte(`{"spec":{"template":null}}`),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tenant to have nothing of it", func(ctx context.Context) (bool, error) {
+		got, err := d.tenants.Get(ctx, "b", metav1.GetOptions{})
+		return err == nil && got.Status.Template == nil && got.Labels["example.com/kind"] == "", err
+	})
+	if _, err := d.b.client.CoreV1().ConfigMaps("default").Get(t.Context(), "more",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an object: %v", err)
+	}
+	ns, err := d.b.client.CoreV1().Namespaces().Get(t.Context(), "apps", metav1.GetOptions{})
+	if err != nil || ns.Labels["example.com/team"] != "" {
+		t.Errorf("its namespace: %+v, %v", ns, err)
+	}
+	eventually(t, "its namespace to be the tenant's", func(ctx context.Context) (bool, error) {
+		err := d.b.client.CoreV1().Namespaces().Delete(ctx, "apps", metav1.DeleteOptions{})
+		if apierrors.IsForbidden(err) { // the server learns of it a moment later
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+func (d *templated) testUnseen(t *testing.T) {
+	for _, path := range []string{"/api/v1/tenanttemplates", "/api/v1/tenanttemplates/team",
+		"/tenants/a/api/v1/tenanttemplates/team"} {
+		if code, answer := get(t, d.a.config, path); code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", path, code, answer)
+		}
+	}
+	if _, answer := get(t, d.a.config, "/api/v1"); strings.Contains(answer, "tenanttemplates") {
+		t.Error("they are in the discovery of a tenant")
+	}
+}
+
+func (d *templated) testDeleted(t *testing.T) {
+	if err := d.tenants.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tenant to be gone", func(ctx context.Context) (bool, error) {
+		_, err := d.tenants.Get(ctx, "a", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	})
+}
