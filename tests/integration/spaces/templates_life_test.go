@@ -9,11 +9,31 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
+// warnings are those that a client was given.
+type warnings struct{ texts []string }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
+
 func (d *templated) testMissing(t *testing.T) {
+	config, warned := rest.CopyConfig(d.Admin), &warnings{}
+	config.WarningHandler = warned
+	tenants, err := tenantapi.NewClient(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "warned"},
+		Spec: tenantapi.TenantSpec{Template: "later"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(warned.texts) != 1 || !strings.Contains(warned.texts[0], "there is no TenantTemplate later") {
+		t.Errorf("the warnings are %q", warned.texts)
+	}
 	s := d.from(t, "early", "later")
 	d.await(t, "early", metav1.ConditionFalse, "there is no TenantTemplate later")
 	if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("x"),

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -137,6 +138,8 @@ func (r *templateREST) fill(ctx context.Context, t *tenantapi.Tenant) error {
 	} else {
 		obj, err := r.Get(ctx, t.Spec.Template, &metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
+			warning.AddWarning(ctx, "", fmt.Sprintf("there is no TenantTemplate %s in the partition of the tenant, which "+
+				"gets it as soon as there is", t.Spec.Template))
 			return nil
 		}
 		if err != nil {
