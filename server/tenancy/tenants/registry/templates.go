@@ -138,8 +138,8 @@ func (r *templateREST) fill(ctx context.Context, t *tenantapi.Tenant) error {
 	} else {
 		obj, err := r.Get(ctx, t.Spec.Template, &metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			warning.AddWarning(ctx, "", fmt.Sprintf("there is no TenantTemplate %s in the partition of the tenant, which "+
-				"gets it as soon as there is", t.Spec.Template))
+			warning.AddWarning(ctx, "", fmt.Sprintf("there is no TenantTemplate %s in the partition of the tenant, "+
+				"which gets it as soon as there is", t.Spec.Template))
 			return nil
 		}
 		if err != nil {
