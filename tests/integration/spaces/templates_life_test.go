@@ -14,12 +14,6 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
-// warnings are those that a client was given.
-type warnings struct{ texts []string }
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
-
 func (d *templated) testMissing(t *testing.T) {
 	config, warned := rest.CopyConfig(d.Admin), &warnings{}
 	config.WarningHandler = warned
@@ -31,7 +25,7 @@ func (d *templated) testMissing(t *testing.T) {
 		Spec: tenantapi.TenantSpec{Template: "later"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if len(warned.texts) != 1 || !strings.Contains(warned.texts[0], "there is no TenantTemplate later") {
+	if !warned.has("there is no TenantTemplate later") {
 		t.Errorf("the warnings are %q", warned.texts)
 	}
 	s := d.from(t, "early", "later")
