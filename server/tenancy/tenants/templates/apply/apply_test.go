@@ -38,8 +38,9 @@ func TestMarks(t *testing.T) {
 	}
 	for name, steps := range map[string]string{
 		"the watch comes later":  "applied 1,shown 1 a no,shown 2 a no,shown 3 b yes",
-		"the watch comes before": "shown 1 a yes,applied 1,shown 2 a no,shown 3 b yes",
-		"nothing is known":       "shown 1 a yes,shown 2 a yes",
+		"the watch comes before": "shown 1 a no,applied 1,shown 2 a no,shown 3 b yes",
+		"nothing is known":       "shown 1 a no,shown 2 b no",
+		"it changed meanwhile":   "shown 1 a no,shown 2 b no,applied 3,shown 3 a no,shown 4 b yes",
 		"mended":                 "applied 1,shown 1 a no,shown 2 b yes,applied 3,shown 3 a no,shown 4 a no",
 		"the template changed":   "applied 1,shown 1 a no,applied 2,shown 2 b no,shown 3 b no,shown 4 a yes",
 		"the watch is behind":    "applied 1,shown 1 a no,applied 3,shown 2 a yes,shown 3 a no",

@@ -29,6 +29,9 @@ const (
 	workers = 8
 	// A tenant that could not be done is tried again after minWait, and then ever less often.
 	minWait, maxWait = 100 * time.Millisecond, time.Minute
+	// spread is between two tenants that are looked at only because this server leads now: new ones
+	// do not wait behind all of them.
+	spread = 20 * time.Millisecond
 	// limit bounds one try.
 	limit = 30 * time.Second
 )
@@ -140,10 +143,16 @@ func (c *controller) begin() {
 	for _, name := range c.o.Tenants.TemplateNames() {
 		c.rollouts.Add(name)
 	}
+	var later time.Duration
 	for _, t := range c.all() {
-		if is, template := t.Status.Template, c.o.Tenants.Template(t.Spec.Template); templated(t) &&
-			(is == nil || template == nil || is.Name == template.Name && is.Generation == template.Generation) {
+		is, template := t.Status.Template, c.o.Tenants.Template(t.Spec.Template)
+		switch {
+		case !templated(t):
+		case is == nil || template == nil || is.Name != template.Name:
 			c.queue.Add(t.Name)
+		case is.Generation == template.Generation:
+			c.queue.AddAfter(t.Name, later)
+			later += spread
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (m *marks) applied(tenant string, ref tenantapi.TemplateObject, version str
 	}
 }
 
-// changed reports whether what the watch shows of an object may differ from what the template says.
+// changed reports whether what the watch shows of an object may differ from what the template says. What
+// was not applied yet since the start will be.
 func (m *marks) changed(tenant string, ref tenantapi.TemplateObject, is *metav1.PartialObjectMetadata) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +69,7 @@ func (m *marks) changed(tenant string, ref tenantapi.TemplateObject, is *metav1.
 	if k.seen == k.applied {
 		k.fields, k.known = k.shown, true
 	}
-	return !k.known || k.shown != k.fields
+	return k.applied != "" && (!k.known || k.shown != k.fields)
 }
 
 // fields is a hash of the fields that our manager has.
