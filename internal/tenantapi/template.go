@@ -115,6 +115,14 @@ type TemplateObject struct {
 	Kind      string `json:"kind" protobuf:"bytes,1,opt,name=kind"`
 	Namespace string `json:"namespace,omitempty" protobuf:"bytes,2,opt,name=namespace"`
 	Name      string `json:"name" protobuf:"bytes,3,opt,name=name"`
+	// UID is that of the object that was made for the template, empty as long as none was.
+	UID types.UID `json:"uid,omitempty" protobuf:"bytes,4,opt,name=uid"`
+}
+
+// Named is the name alone, by which objects are compared.
+func (in TemplateObject) Named() TemplateObject {
+	in.UID = ""
+	return in
 }
 
 // String names the object in messages.
@@ -125,9 +133,11 @@ func (in TemplateObject) String() string {
 	return in.Kind + " " + in.Namespace + "/" + in.Name
 }
 
-// Has reports whether an object is the template's.
+// Has reports whether an object of this name is the template's.
 func (in *AppliedTemplate) Has(o TemplateObject) bool {
-	return in != nil && slices.Contains(in.Objects, o)
+	return in != nil && slices.ContainsFunc(in.Objects, func(is TemplateObject) bool {
+		return is.Named() == o.Named()
+	})
 }
 
 // TemplateGroupVersionResource is that of templates, for dynamic clients.

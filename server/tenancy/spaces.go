@@ -146,8 +146,8 @@ func New(o Options) (*Spaces, error) {
 	if errs := registry.ValidateQuota(defaults.Quota, field.NewPath(tenantapi.LimitQuota)); len(errs) > 0 {
 		return nil, fmt.Errorf("reading the default limits of tenants: %w", errs.ToAggregate())
 	}
-	bounds := limits.Options{Tenants: tenants, Defaults: defaults, Template: tenants.Template, Fill: o.Fill,
-		Log: o.Log}
+	bounds := limits.Options{Tenants: directory.Bounded{Directory: tenants}, Defaults: defaults,
+		Template: tenants.Template, Fill: o.Fill, Log: o.Log}
 	if o.Load != nil {
 		bounds.Load = o.Load
 		tenants.OnGone(o.Load.Forget)

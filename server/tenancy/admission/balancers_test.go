@@ -99,4 +99,6 @@ func (annotated) Terminating(string) bool                      { return false }
 func (a annotated) Annotation(_ context.Context, _, key string) (string, error) {
 	return a[key], nil
 }
-func (annotated) Keeper(string, schema.GroupResource, string, string) (string, string) { return "", "" }
+func (annotated) Keeper(context.Context, string, schema.GroupResource, string, string) (string, string, error) {
+	return "", "", nil
+}

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -20,12 +22,17 @@ type keeping struct {
 	of tenantapi.AppliedTemplate
 }
 
-func (k keeping) Keeper(tenant string, r schema.GroupResource, namespace, name string) (template, object string) {
+func (k keeping) Keeper(
+	_ context.Context, tenant string, r schema.GroupResource, namespace, name string,
+) (template, object string, err error) {
 	kind, ok := templates.KindOf(r)
 	if ref := kind.Ref(namespace, name); ok && tenant == "t1" && k.of.Has(ref) {
-		return "gold", ref.String()
+		return "gold", ref.String(), nil
 	}
-	return "", ""
+	if tenant == "unknown" {
+		return "", "", errors.New("the datastore is away")
+	}
+	return "", "", nil
 }
 
 // TestWhatTemplatesKeepStays: an object of a template is known by its name in the status of the Tenant, whatever
@@ -33,7 +40,7 @@ func (k keeping) Keeper(tenant string, r schema.GroupResource, namespace, name s
 func TestWhatTemplatesKeepStays(t *testing.T) {
 	g := &guard{permits: permits{keeping{of: tenantapi.AppliedTemplate{Objects: []tenantapi.TemplateObject{
 		{Kind: "ResourceQuota", Namespace: "default", Name: "q"}, {Kind: "Namespace", Name: "team"},
-		{Kind: "ClusterRole", Name: "reader"},
+		{Kind: "ClusterRole", Name: "reader"}, {Kind: "ServiceAccount", Namespace: "default", Name: "ci"},
 	}}}}}
 	const rbac, update, remove = "rbac.authorization.k8s.io", admission.Update, admission.Delete
 	quota := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "default.t1"}}
@@ -52,7 +59,9 @@ func TestWhatTemplatesKeepStays(t *testing.T) {
 		"one of the name":      {"t1", "", "configmaps", "default.t1", "q", "", update, nil, false},
 		"another namespace":    {"t1", "", "resourcequotas", "web.t1", "q", "", update, nil, false},
 		"another tenant":       {"t2", "", "resourcequotas", "default.t2", "q", "", update, nil, false},
-		"making it":            {"t1", "", "resourcequotas", "default.t1", "q", "", admission.Create, nil, false},
+		"making it":            {"t1", "", "resourcequotas", "default.t1", "q", "", admission.Create, nil, true},
+		"making another":       {"t1", "", "resourcequotas", "default.t1", "p", "", admission.Create, nil, false},
+		"a token":              {"t1", "", "serviceaccounts", "default.t1", "ci", "token", admission.Create, nil, false},
 		"the namespace":        {"t1", "", "namespaces", "team.t1", "team.t1", "", remove, nil, true},
 		"its finalizers":       {"t1", "", "namespaces", "team.t1", "team.t1", "finalize", update, nil, true},
 		"a cluster role":       {"t1", rbac, "clusterroles", "", "reader.t1.tenant", "", update, nil, true},
@@ -63,12 +72,17 @@ func TestWhatTemplatesKeepStays(t *testing.T) {
 		resource := schema.GroupVersionResource{Group: c.group, Version: "v1", Resource: c.resource}
 		attr := admission.NewAttributesRecord(nil, c.old, schema.GroupVersionKind{}, c.namespace, c.object, resource,
 			c.sub, c.op, nil, false, nil)
-		err := g.checkKept(c.tenant, attr)
+		err := g.checkKept(t.Context(), c.tenant, attr)
 		if (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), "an administrator of the cluster can change the template") {
 			t.Errorf("%s: %v does not say who may", name, err)
 		}
+	} // What is not known is no leave.
+	attr := admission.NewAttributesRecord(nil, quota, schema.GroupVersionKind{}, "default.unknown", "q",
+		schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, "", update, nil, false, nil)
+	if err := g.checkKept(t.Context(), "unknown", attr); !errors.Is(err, errKeeperUnknown) {
+		t.Errorf("of a tenant that cannot be read: %v", err)
 	}
 }

@@ -65,7 +65,10 @@ func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o a
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
 		byTenant := authorOf(attr) != theSystem
 		if byTenant {
-			if err := l.admission.guard.checkKept(tenant, attr); err != nil {
+			switch err := l.admission.guard.checkKept(ctx, tenant, attr); {
+			case errors.Is(err, errKeeperUnknown):
+				return apierrors.NewServiceUnavailable(err.Error())
+			case err != nil:
 				return admission.NewForbidden(attr, err)
 			}
 		}

@@ -45,7 +45,8 @@ type Tenants interface {
 	Annotation(ctx context.Context, tenant, key string) (string, error)
 	// Keeper is the template that an object of a tenant is of, by its composite name, and what the
 	// object is called in there; template is "" if it is of none.
-	Keeper(tenant string, r schema.GroupResource, namespace, name string) (template, object string)
+	Keeper(ctx context.Context, tenant string, r schema.GroupResource, namespace, name string) (
+		template, object string, err error)
 }
 
 // Options configures the admission of tenants.

@@ -97,8 +97,8 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
 	}
-	limits := w.limits.bounds(t)
 	own := w.limits.limitsOf(t)
+	limits := amountsOf(own)
 	if limits == unbounded() && w.limits.fill == nil && own.EventsPerSecond == nil && len(own.Devices) == 0 &&
 		len(own.Quota) == 0 {
 		return nil
@@ -128,12 +128,12 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 		return w.exceeded(lack, used, limits[lack])
 	}
 	w.held = true
-	err = w.reserveDevices(t, was)
+	err = w.reserveDevices(own, was)
 	if err == nil {
 		err = w.reserveQuota(ctx, own.Quota, was, obj)
 	}
 	if err == nil {
-		err = w.slow(t, was, &limits)
+		err = w.slow(own, was, &limits)
 	}
 	if err != nil {
 		w.release()
@@ -239,8 +239,9 @@ func (w *write) done(out runtime.Object, err error) {
 }
 
 // bounds are the limits of a tenant.
-func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
-	own := l.limitsOf(t)
+func (l *Limits) bounds(t *tenantapi.Tenant) amounts { return amountsOf(l.limitsOf(t)) }
+
+func amountsOf(own *tenantapi.TenantLimits) amounts {
 	a := unbounded()
 	count := func(d dimension, n *int64) {
 		if n != nil {
@@ -295,7 +296,11 @@ func (l *Limits) Share(t *tenantapi.Tenant) int64 {
 // limitsOf are those that hold for a tenant: what refuses, counts and shows asks for them here.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {
 	from := sourcesOf(l, t)
-	return from[0].Over(from[1].Over(from[2]))
+	base := from[2]
+	if from[1] != nil { // each Over is a list of all limits, for each write
+		base = from[1].Over(base)
+	}
+	return from[0].Over(base)
 }
 
 // sourcesOf are the limits that the tenant has itself, those of its template and those of all, each of

@@ -165,19 +165,22 @@ func (d *Directory) Known(name string) *tenantapi.Tenant {
 }
 
 // Keeper is the template that an object of a tenant is of, by its composite name, and what the object
-// is called in there; template is "" if it is of none.
-func (d *Directory) Keeper(tenant string, r schema.GroupResource, namespace, name string) (template, object string) {
-	t := d.Known(tenant)
-	if t == nil || t.Status.Template == nil {
-		return "", ""
-	}
+// is called in there; template is "" if it is of none. Nothing is kept in the space of a tenant that is being
+// deleted: what is in the way of that can be taken off.
+func (d *Directory) Keeper(
+	ctx context.Context, tenant string, r schema.GroupResource, namespace, name string,
+) (template, object string, err error) {
 	kind, ok := objects.KindOf(r)
 	if !ok {
-		return "", ""
+		return "", "", nil
+	}
+	t, err := d.Get(ctx, tenant)
+	if err != nil || t == nil || t.Status.Template == nil || t.DeletionTimestamp != nil {
+		return "", "", err
 	}
 	ref := kind.Ref(namespace, name)
 	if !t.Status.Template.Has(ref) {
-		return "", ""
+		return "", "", nil
 	}
-	return t.Status.Template.Name, ref.String()
+	return t.Status.Template.Name, ref.String(), nil
 }

@@ -95,10 +95,31 @@ func New(o Options) (*Provisioner, error) {
 	return p, nil
 }
 
-// Ensure returns when the space of a tenant can be used, or an error for the client:
+// Ensure returns when a user of a tenant can use its space, or an error for the client:
 // that there is no such tenant, or that its space could not be made. A tenant that
 // is being deleted is left to those who refuse what cannot be done in it.
 func (p *Provisioner) Ensure(ctx context.Context, name string) error {
+	if err := p.ensure(ctx, name); err != nil || space.IsSystem(name) {
+		return err
+	}
+	t := p.opts.Tenants.Known(name)
+	if t == nil || t.Spec.Template == "" ||
+		meta.FindStatusCondition(t.Status.Conditions, tenantapi.TemplateApplied) != nil {
+		return nil
+	}
+	// Somebody else's request made the space, on another server too: this one is no later than the first.
+	ready := meta.FindStatusCondition(t.Status.Conditions, tenantapi.SpaceReady)
+	if ready == nil || time.Since(ready.LastTransitionTime.Time) > templateLate {
+		return nil
+	}
+	if !p.templated(ctx, name) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// ensure is Ensure for all others: who keeps the templates waits for nobody to do it.
+func (p *Provisioner) ensure(ctx context.Context, name string) error {
 	if space.IsSystem(name) {
 		return nil
 	}
@@ -196,6 +217,8 @@ func (p *Provisioner) report(ctx context.Context, name string) error {
 		condition := tenantapi.MadeCondition()
 		condition.ObservedGeneration = t.Generation
 		meta.SetStatusCondition(&t.Status.Conditions, condition)
+		// It was true before, and this is when the space began: Ensure goes by it.
+		meta.FindStatusCondition(t.Status.Conditions, tenantapi.SpaceReady).LastTransitionTime = metav1.Now()
 		if _, err = p.tenants.UpdateStatus(ctx, t, metav1.UpdateOptions{}); err == nil {
 			return nil
 		}
@@ -220,7 +243,8 @@ func (p *Provisioner) known(ctx context.Context, name string) (bool, error) {
 }
 
 // templated waits a while until the space has what its template says, or cannot have it: what bounds
-// the users of the tenant is there before they are. Whichever server keeps templates makes it.
+// the users of the tenant is there before they are. Whichever server keeps templates makes it. It is no
+// barrier: who comes after templateLate is let in, so that no template keeps anybody out.
 func (p *Provisioner) templated(ctx context.Context, name string) bool {
 	limited, cancel := context.WithTimeout(ctx, templateLate)
 	defer cancel()

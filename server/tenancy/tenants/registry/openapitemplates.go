@@ -69,5 +69,6 @@ func addTemplates(m *apimodels.Builder) {
 			"kind":      apimodels.Text("The kind of the object."),
 			"namespace": apimodels.Text("The namespace of the object, if it is in one."),
 			"name":      apimodels.Text("The name of the object."),
+			"uid":       apimodels.Text("The UID of the object, absent as long as it could not be made."),
 		})
 }

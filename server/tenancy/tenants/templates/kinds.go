@@ -98,3 +98,6 @@ func everySpace() []string {
 // ofAdministrators are the cluster role of the administrators of a space, and its binding, as
 // package provision names them: without them nobody could use the space.
 func ofAdministrators() []string { return []string{"admin-role", "admin-role-binding"} }
+
+// ofSystem are the ConfigMaps that the system makes in spaces, and would change back.
+func ofSystem() []string { return []string{"kube-root-ca.crt", "extension-apiserver-authentication"} }

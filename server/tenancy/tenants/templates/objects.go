@@ -95,7 +95,8 @@ func read(objects []runtime.RawExtension, v *values, path *field.Path) ([]Object
 			continue
 		}
 		out = append(out, Object{kind, &unstructured.Unstructured{Object: filled.(map[string]any)}})
-		if v.tenant != nil || !strings.Contains(fmt.Sprint(content.Object["metadata"]), opening) {
+		o := &unstructured.Unstructured{Object: content.Object}
+		if v.tenant != nil || !strings.Contains(o.GetName()+" "+o.GetNamespace(), opening) {
 			errs = append(errs, checkNames(out[len(out)-1], at.Child("metadata"))...)
 		}
 	}
@@ -137,11 +138,20 @@ func checkShape(content map[string]any, at *field.Path) (Kind, field.ErrorList) 
 	namespace, _ := meta["namespace"].(string)
 	switch {
 	case kind.Namespaced && namespace == "":
-		errs = append(errs, field.Required(at.Child("metadata", "namespace"), "name the namespace of the object"))
+		errs = append(errs, namespaceRequired(at.Child("metadata")))
 	case !kind.Namespaced && namespace != "":
 		errs = append(errs, field.Forbidden(at.Child("metadata", "namespace"), "a "+name+" is in no namespace"))
 	}
+	_, aggregates := content["aggregationRule"]
+	if _, ok := content["rules"]; ok && aggregates && name == "ClusterRole" {
+		errs = append(errs, field.Forbidden(at.Child("rules"),
+			"the rules of a ClusterRole with an aggregationRule are those of others: the system writes them"))
+	}
 	return kind, errs
+}
+
+func namespaceRequired(metadata *field.Path) *field.Error {
+	return field.Required(metadata.Child("namespace"), "name the namespace of the object")
 }
 
 // checkMap checks labels or annotations.
@@ -182,12 +192,17 @@ func checkNames(o Object, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Forbidden(at.Child("name"), "all spaces share the ClusterRole "+name))
 	case !o.Kind.Namespaced && slices.Contains(ofAdministrators(), name):
 		errs = append(errs, field.Forbidden(at.Child("name"), "it makes the administrators of the space"))
+	case o.Kind.Kind == "ConfigMap" && slices.Contains(ofSystem(), name):
+		errs = append(errs, field.Forbidden(at.Child("name"), "the system writes the ConfigMap "+name))
 	default:
 		for _, problem := range check(name) {
 			errs = append(errs, field.Invalid(at.Child("name"), name, problem))
 		}
 	}
-	if namespace := o.GetNamespace(); namespace != "" {
+	// A placeholder can be of an empty value.
+	if namespace := o.GetNamespace(); o.Kind.Namespaced && namespace == "" {
+		errs = append(errs, namespaceRequired(at))
+	} else if namespace != "" {
 		for _, problem := range validation.IsDNS1123Label(namespace) {
 			errs = append(errs, field.Invalid(at.Child("namespace"), namespace, problem))
 		}

@@ -30,7 +30,7 @@ const named = `"name":"c","namespace":"default"`
 
 func acme() *tenantapi.Tenant {
 	return &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "acme", Labels: map[string]string{"plan": "gold"},
-		Annotations: map[string]string{"example.com/mail": "x@example.com", "long": strings.Repeat("x", 200<<10)}}}
+		Annotations: map[string]string{"empty": "", "example.com/mail": "x@example.com", "long": strings.Repeat("x", 200<<10)}}}
 }
 
 // TestKindsAreTenants: what a template can have, spaces have, and nothing else has its name.
@@ -150,6 +150,13 @@ func TestCheck(t *testing.T) {
 		"the administrators": {
 			[]string{`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":` +
 				`"admin-role"}}`}, "administrators of the space"},
+		"rules of others": {
+			[]string{`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"all"},` +
+				`"rules":[],"aggregationRule":{}}`}, "objects[0].rules: Forbidden"},
+		"the bundle of the system": {[]string{configMap(`"name":"kube-root-ca.crt","namespace":"default"`, "")},
+			"the system writes the ConfigMap"},
+		"a wrong name beside a placeholder": {[]string{configMap(
+			`"name":"../x","namespace":"default","labels":{"a":"$(tenant.name)"}`, "")}, "name: Invalid"},
 		"a namespace of the tenant": {[]string{configMap(`"name":"c","namespace":"web"`, "")},
 			"must be a namespace that every space has"},
 		"a namespace of its own": {[]string{configMap(`"name":"c","namespace":"web-$(tenant.name)"`, ""),
@@ -193,6 +200,7 @@ func TestRender(t *testing.T) {
 	}
 	for name, object := range map[string]string{
 		"objects[0].data.a: Invalid": configMap(named, `"a":"$(tenant.labels['none'])"`),
+		"namespace: Required":        configMap(`"name":"c","namespace":"$(tenant.annotations['empty'])"`, ""),
 		"metadata.namespace":         configMap(`"name":"c","namespace":"$(tenant.labels['plan'])"`, ""),
 		"more than 262144 bytes": configMap(named, `"a":"$(tenant.annotations['long'])",`+
 			`"b":"$(tenant.annotations['long'])"`),

@@ -14,11 +14,12 @@ import (
 func TestUnionAndWithout(t *testing.T) {
 	type ref = tenantapi.TemplateObject
 	a, b, c := ref{Name: "a"}, ref{Name: "b"}, ref{Name: "c"}
+	known := ref{Name: "b", UID: "u"}
 	list := func(o ...ref) []ref { return o }
-	if got := union(list(a, b), list(b, c)); !slices.Equal(got, list(a, b, c)) {
+	if got := union(list(a, b), list(b, c), list(known)); !slices.Equal(got, list(a, known, c)) {
 		t.Errorf("union: %v", got)
 	}
-	if got := without(list(a, b), list(b, c)); !slices.Equal(got, list(a)) {
+	if got := without(list(a, b), list(known, c)); !slices.Equal(got, list(a)) {
 		t.Errorf("without: %v", got)
 	}
 }
@@ -50,7 +51,7 @@ func TestMarks(t *testing.T) {
 		for step := range strings.SplitSeq(steps, ",") {
 			words := strings.Fields(step)
 			if words[0] == "applied" {
-				m.applied(tenant, ref, words[1])
+				m.applied(tenant, ref, "u", words[1])
 				continue
 			}
 			if got := m.changed(tenant, ref, is(words[1], words[2])); got != (words[3] == "yes") {

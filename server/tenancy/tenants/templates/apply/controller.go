@@ -214,8 +214,6 @@ func (c *controller) next(
 		return false
 	case err == nil, apierrors.IsNotFound(err) && c.o.Tenants.Known(name) == nil:
 		queue.Forget(name)
-	case apierrors.IsConflict(err):
-		queue.AddAfter(name, moment)
 	default:
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("it took longer than %s: %w", limit, err)

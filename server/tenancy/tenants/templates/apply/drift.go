@@ -77,7 +77,7 @@ func (w *watched) Update(obj any) error { return w.Add(obj) }
 
 // Delete implements cache.ReflectorStore. What has lost the label is deleted, too, as the watch sees it.
 func (w *watched) Delete(obj any) error {
-	if _, tenant, ref := w.ref(obj); w.c.has(tenant, ref) {
+	if is, tenant, ref := w.ref(obj); is != nil && w.c.marks.ended(tenant, ref, is.UID) && w.c.has(tenant, ref) {
 		w.c.queue.AddAfter(tenant, patience)
 	}
 	return nil
@@ -101,7 +101,7 @@ func (w *watched) Replace(objects []any, _ string) error {
 			continue
 		}
 		for _, ref := range had(t) {
-			if ref.Kind == w.kind.Kind && !there[key{name, ref}] {
+			if ref.Kind == w.kind.Kind && !there[key{name, ref.Named()}] {
 				w.c.queue.AddAfter(name, patience)
 			}
 		}

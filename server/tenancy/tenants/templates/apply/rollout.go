@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -87,10 +86,7 @@ func (p *progress) condition(template *tenantapi.TenantTemplate) metav1.Conditio
 	case p.current == p.tenants:
 		out.Status, out.Reason = metav1.ConditionTrue, tenantapi.ReasonApplied
 	}
-	out.Message = problem.Line(out.Message)
-	if len(out.Message) > mostMessage {
-		out.Message = out.Message[:mostMessage] + "..."
-	}
+	out.Message = message(out.Message)
 	return out
 }
 
