@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,37 @@ import (
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
+
+// testNothingStays: what a tenant made under a name that the template gets leaves nothing: no field that changes
+// what it means, no owner that has it deleted, no finalizer that keeps it.
+func (d *templated) testNothingStays(t *testing.T) {
+	quotas := d.a.client.CoreV1().ResourceQuotas("apps")
+	before, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "bound", Finalizers: []string{"example.com/x"},
+			Labels: map[string]string{"a4s.io/tenant-template": "team"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none",
+				UID: "11111111-1111-1111-1111-111111111111"}}},
+		Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}},
+	}, metav1.CreateOptions{FieldManager: "a4s-tenant-template"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	generation := d.change(t, "team", func(template *tenantapi.TenantTemplate) {
+		template.Spec.Objects = append(template.Spec.Objects, object(`{"apiVersion":"v1","kind":"ResourceQuota",`+
+			`"metadata":{"name":"bound","namespace":"apps"},"spec":{"hard":{"pods":"7"}}}`))
+	})
+	d.rolledOut(t, "team", tenantapi.ReasonApplied, generation)
+	got, err := quotas.Get(t.Context(), "bound", metav1.GetOptions{})
+	if err != nil || got.UID == before.UID || len(got.Spec.Scopes)+len(got.OwnerReferences)+len(got.Finalizers) > 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	tenant := d.await(t, "a", metav1.ConditionTrue, "TenantTemplate team")
+	for _, o := range tenant.Status.Template.Objects {
+		if o.UID == "" || o.Name == "bound" && o.UID != got.UID {
+			t.Errorf("the status has %+v", o)
+		}
+	}
+}
 
 func (d *templated) testMissing(t *testing.T) {
 	config, warned := rest.CopyConfig(d.Admin), &warnings{}

@@ -68,6 +68,7 @@ func TestTenantTemplates(t *testing.T) {
 	t.Run("drift is mended", d.testDrift)
 	t.Run("a change reaches all, and what falls out goes", d.testChange)
 	t.Run("what users made before is replaced", d.testReplaced)
+	t.Run("nothing of what users made stays", d.testNothingStays)
 	t.Run("a tenant that cannot have it stops it", d.testStopped)
 	t.Run("a template that is not there", d.testMissing)
 	t.Run("the default", d.testDefault)
@@ -283,6 +284,14 @@ func (d *templated) testKept(t *testing.T) {
 		if code != http.StatusForbidden || !strings.Contains(answer, "TenantTemplate team keeps the") ||
 			!strings.Contains(answer, "an administrator of the cluster can change the template") {
 			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, code, answer)
+		}
+	}
+	// Nor can they make one in its place, when it is gone for a moment: this one would never be.
+	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"team"}}`
+	for _, path := range []string{maps, maps + "?dryRun=All"} {
+		if code, answer := do(t, d.a.config, http.MethodPost, path, body, nil); code != http.StatusForbidden ||
+			!strings.Contains(answer, "TenantTemplate team keeps the") {
+			t.Errorf("%s: %d %s", path, code, answer)
 		}
 	}
 	// The status of the Tenant, where it stands, is not theirs.

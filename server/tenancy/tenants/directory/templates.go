@@ -30,6 +30,8 @@ type templates struct {
 	// asking has one question at a time; mu guards asked, the answers.
 	asking, mu sync.Mutex
 	asked      map[string]answer
+	// remember is how long an answer is good: soon.
+	remember time.Duration
 }
 
 // newTemplates makes the list; changed is told of what is new, has changed or is gone.
@@ -38,7 +40,7 @@ func newTemplates(cfg *rest.Config, pool *interning.Pool, changed func(name stri
 	if err != nil {
 		return nil, err
 	}
-	t := &templates{client: client, asked: map[string]answer{}}
+	t := &templates{client: client, asked: map[string]answer{}, remember: soon}
 	tell := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			changed(key)
@@ -97,7 +99,7 @@ func (t *templates) await(ctx context.Context, name string) error {
 	t.mu.Lock()
 	last, ok := t.asked[name]
 	t.mu.Unlock()
-	if ok && time.Since(last.at) < soon {
+	if ok && time.Since(last.at) < t.remember {
 		return last.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)

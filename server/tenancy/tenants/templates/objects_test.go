@@ -30,7 +30,8 @@ const named = `"name":"c","namespace":"default"`
 
 func acme() *tenantapi.Tenant {
 	return &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "acme", Labels: map[string]string{"plan": "gold"},
-		Annotations: map[string]string{"empty": "", "example.com/mail": "x@example.com", "long": strings.Repeat("x", 200<<10)}}}
+		Annotations: map[string]string{"empty": "", "example.com/mail": "x@example.com",
+			"long": strings.Repeat("x", 200<<10)}}}
 }
 
 // TestKindsAreTenants: what a template can have, spaces have, and nothing else has its name.

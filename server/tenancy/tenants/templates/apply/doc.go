@@ -6,7 +6,8 @@
 // name in a template leads out of it, and limits and quotas hold. The status of the Tenant names the
 // objects. It is the record by which those that fall out of the template are deleted, and by which
 // admission refuses their changes to users of the tenant: so it is written before an object is made
-// and after one is deleted.
+// and after one is deleted. It has the UID of each object that was made: one of another UID is somebody's,
+// and is made anew or, in a deletion, left alone.
 //
 // A roll-out has no state of its own. Those of its tenants whose status has another generation are
 // behind; the first of them by name, a few at a time, are worked on, and none as long as the status of
@@ -19,7 +20,8 @@
 // quota, for instance, which changes often, is no reason to work.
 //
 // Invariants: every step can be repeated, by the process of another server too; dormant tenants and
-// those that are being deleted are left alone; a Namespace is never deleted; what stands in the way of
+// those that are being deleted are left alone; a Namespace is never deleted, nor a ServiceAccount default;
+// every failure stands in the status, because one that does not holds up all others; what stands in the way of
 // a template stands in the condition of the Tenant, in text that has nothing in it which a terminal
 // acts on.
 //
