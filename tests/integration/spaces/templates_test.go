@@ -140,7 +140,7 @@ func (d *templated) change(t *testing.T, name string, change func(*tenantapi.Ten
 	}
 }
 
-// rolledOut waits for what the condition of a template says.
+// rolledOut waits for what the condition of a template says of both tenants.
 func (d *templated) rolledOut(t *testing.T, name, reason string, generation int64) *tenantapi.TenantTemplate {
 	t.Helper()
 	var got *tenantapi.TenantTemplate
@@ -155,7 +155,7 @@ func (d *templated) rolledOut(t *testing.T, name, reason string, generation int6
 			return false, err
 		}
 		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.RolledOut)
-		return c != nil && c.Reason == reason && c.ObservedGeneration == generation, nil
+		return c != nil && c.Reason == reason && c.ObservedGeneration == generation && got.Status.Tenants == 2, nil
 	})
 	return got
 }
@@ -404,18 +404,18 @@ func (d *templated) testReplaced(t *testing.T) {
 }
 
 func (d *templated) testStopped(t *testing.T) {
-	bad := object(`{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"bad","namespace":"default"},` +
-		`"spec":{"limits":[{"type":"Container","max":{"cpu":"-1"}}]}}`)
+	bad := object(`{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":"bad",` +
+		`"namespace":"default"},"spec":{"podSelector":{},"policyTypes":["Sideways"]}}`)
 	generation := d.change(t, "team", func(template *tenantapi.TenantTemplate) {
 		template.Spec.Objects = append(template.Spec.Objects, bad)
 	})
 	got := d.rolledOut(t, "team", tenantapi.ReasonStopped, generation)
 	c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.RolledOut)
 	if got.Status.Failed != 1 || !strings.Contains(c.Message, "tenant a ") ||
-		!strings.Contains(c.Message, "LimitRange default/bad") {
+		!strings.Contains(c.Message, "NetworkPolicy default/bad") {
 		t.Errorf("%+v", got.Status)
 	}
-	d.await(t, "a", metav1.ConditionFalse, "LimitRange default/bad")
+	d.await(t, "a", metav1.ConditionFalse, "NetworkPolicy default/bad")
 	b := d.await(t, "b", metav1.ConditionTrue, "TenantTemplate team")
 	if b.Status.Template.Generation != generation-1 {
 		t.Errorf("the other tenant: %+v", b.Status.Template)
