@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -62,8 +61,9 @@ func newFakeSpace(t *testing.T) (*fakeSpace, *controller) {
 				{Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue, Reason: tenantapi.ReasonMade}}}}}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	c, err := newController(Options{Config: &restclient.Config{Host: server.URL}, Tenants: f,
-		Log: logrus.NewEntry(logrus.New())})
+	c, err := newController(Options{Tenants: f, Log: logrus.NewEntry(logrus.New()),
+		Config: &restclient.Config{Host: server.URL,
+			ContentConfig: restclient.ContentConfig{ContentType: runtime.ContentTypeJSON}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +110,11 @@ func (f *fakeSpace) answer(r *http.Request, body []byte) (int, any) {
 	path, in := strings.CutPrefix(r.URL.Path, "/tenants/t")
 	if !in {
 		if strings.HasSuffix(path, "/status") {
-			f.tenant = &tenantapi.Tenant{}
-			if err := json.NewDecoder(bytes.NewReader(body)).Decode(f.tenant); err != nil {
+			is := &tenantapi.Tenant{}
+			if err := json.Unmarshal(body, is); err != nil {
 				return http.StatusBadRequest, nil
 			}
+			f.tenant = is
 		}
 		return http.StatusOK, withKind(f.tenant)
 	}
