@@ -52,3 +52,17 @@ func TestLimitsOfATemplate(t *testing.T) {
 		t.Error("a template was changed")
 	}
 }
+
+// TestTenantsWithoutATemplatePayNothingForTemplates: their limits are made once, as they are asked for with each
+// write.
+func TestTenantsWithoutATemplatePayNothingForTemplates(t *testing.T) {
+	pods := int64(1)
+	defaults := &tenantapi.TenantLimits{Pods: &pods}
+	l := New(Options{Defaults: defaults, Template: func(string) *tenantapi.TenantTemplate { return nil }})
+	tenant := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Limits: &tenantapi.TenantLimits{Services: &pods}}}
+	var kept *tenantapi.TenantLimits
+	once := testing.AllocsPerRun(100, func() { kept = tenant.Spec.Limits.Over(defaults) })
+	if got := testing.AllocsPerRun(100, func() { kept = l.limitsOf(tenant) }); got > once || kept == nil {
+		t.Errorf("%v allocations, %v with one list", got, once)
+	}
+}
