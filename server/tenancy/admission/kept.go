@@ -38,6 +38,6 @@ func (g *guard) checkKept(ctx context.Context, tenant string, attr admission.Att
 	if template == "" {
 		return nil
 	}
-	return fmt.Errorf("the TenantTemplate %s keeps the %s as it is: users of the tenant cannot make, change or delete "+
-		"it; an administrator of the cluster can change the template", template, object)
+	return fmt.Errorf("the TenantTemplate %s keeps the %s as it is: users of the tenant cannot make, change or "+
+		"delete it; an administrator of the cluster can change the template", template, object)
 }

@@ -42,7 +42,8 @@ func TestWhatTemplatesKeepStays(t *testing.T) {
 		{Kind: "ResourceQuota", Namespace: "default", Name: "q"}, {Kind: "Namespace", Name: "team"},
 		{Kind: "ClusterRole", Name: "reader"}, {Kind: "ServiceAccount", Namespace: "default", Name: "ci"},
 	}}}}}
-	const rbac, update, remove = "rbac.authorization.k8s.io", admission.Update, admission.Delete
+	const rbac, create = "rbac.authorization.k8s.io", admission.Create
+	const update, remove = admission.Update, admission.Delete
 	quota := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "default.t1"}}
 	for name, c := range map[string]struct {
 		tenant, group, resource, namespace, object, sub string
@@ -59,11 +60,11 @@ func TestWhatTemplatesKeepStays(t *testing.T) {
 		"one of the name":       {"t1", "", "configmaps", "default.t1", "q", "", update, nil, false},
 		"another namespace":     {"t1", "", "resourcequotas", "web.t1", "q", "", update, nil, false},
 		"another tenant":        {"t2", "", "resourcequotas", "default.t2", "q", "", update, nil, false},
-		"making it":             {"t1", "", "resourcequotas", "default.t1", "q", "", admission.Create, nil, true},
-		"making another":        {"t1", "", "resourcequotas", "default.t1", "p", "", admission.Create, nil, false},
-		"a token":               {"t1", "", "serviceaccounts", "default.t1", "ci", "token", admission.Create, nil, false},
-		"making a cluster role": {"t1", rbac, "clusterroles", "", "reader.t1.tenant", "", admission.Create, nil, true},
-		"making a namespace":    {"t1", "", "namespaces", "team.t1", "team.t1", "", admission.Create, nil, true},
+		"making it":             {"t1", "", "resourcequotas", "default.t1", "q", "", create, nil, true},
+		"making another":        {"t1", "", "resourcequotas", "default.t1", "p", "", create, nil, false},
+		"a token":               {"t1", "", "serviceaccounts", "default.t1", "ci", "token", create, nil, false},
+		"making a cluster role": {"t1", rbac, "clusterroles", "", "reader.t1.tenant", "", create, nil, true},
+		"making a namespace":    {"t1", "", "namespaces", "team.t1", "team.t1", "", create, nil, true},
 		"the namespace":         {"t1", "", "namespaces", "team.t1", "team.t1", "", remove, nil, true},
 		"its finalizers":        {"t1", "", "namespaces", "team.t1", "team.t1", "finalize", update, nil, true},
 		"a cluster role":        {"t1", rbac, "clusterroles", "", "reader.t1.tenant", "", update, nil, true},

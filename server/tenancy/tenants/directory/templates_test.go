@@ -95,7 +95,8 @@ func TestTemplatesAreAskedForOnce(t *testing.T) {
 		t.Errorf("%d questions", n)
 	}
 	d = beforeTheWatch(t, kept(), func() (int, any) { return http.StatusInternalServerError, metav1.Status{} })
-	if _, err := (Bounded{d}).Get(t.Context(), "t"); err == nil || !strings.Contains(err.Error(), "TenantTemplate gold") {
+	_, err := (Bounded{d}).Get(t.Context(), "t")
+	if err == nil || !strings.Contains(err.Error(), "TenantTemplate gold") {
 		t.Errorf("a template that cannot be read: %v", err)
 	}
 	if _, err := d.Get(t.Context(), "t"); err != nil {
