@@ -41,6 +41,9 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 			Reason: tenantapi.ReasonNoTemplate, Message: fmt.Sprintf("there is no TenantTemplate %s in the partition "+
 				"of the tenant; what the space has of it stays", t.Spec.Template)})
 	}
+	if waits(t, template) && !c.turns.has(template, name) {
+		return nil // whatever else there is to do for it is done then
+	}
 	err := c.label(ctx, t, template.Spec.Labels)
 	var objects []templates.Object
 	if err == nil {

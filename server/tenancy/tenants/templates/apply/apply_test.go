@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
@@ -66,6 +67,47 @@ func TestMarks(t *testing.T) {
 		if m.tenants[tenant][ref] != nil {
 			t.Errorf("%s: it is kept", name)
 		}
+	}
+}
+
+// TestTenantsWaitForTheirTurn: nothing that happens at a tenant brings it a changed template before.
+func TestTenantsWaitForTheirTurn(t *testing.T) {
+	template := &tenantapi.TenantTemplate{ObjectMeta: metav1.ObjectMeta{Name: "gold", UID: "u", Generation: 2}}
+	tenant := func(name string, uid types.UID, generation int64, reason string) *tenantapi.Tenant {
+		out := &tenantapi.Tenant{Status: tenantapi.TenantStatus{
+			Template: &tenantapi.AppliedTemplate{Name: name, UID: uid, Generation: generation}}}
+		if reason != "" {
+			out.Status.Conditions = []metav1.Condition{{Type: tenantapi.TemplateApplied, Reason: reason}}
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		tenant *tenantapi.Tenant
+		waits  bool
+	}{
+		"new":               {&tenantapi.Tenant{}, false},
+		"begun":             {tenant("gold", "u", 0, ""), false},
+		"current":           {tenant("gold", "u", 2, tenantapi.ReasonApplied), false},
+		"failed":            {tenant("gold", "u", 2, tenantapi.ReasonNotApplied), false},
+		"of another one":    {tenant("silver", "v", 1, tenantapi.ReasonApplied), false},
+		"it was not there":  {tenant("gold", "u", 1, tenantapi.ReasonNoTemplate), false},
+		"behind":            {tenant("gold", "u", 1, tenantapi.ReasonApplied), true},
+		"behind and failed": {tenant("gold", "u", 1, tenantapi.ReasonNotApplied), true},
+		"made anew":         {tenant("gold", "v", 2, tenantapi.ReasonApplied), true},
+	} {
+		if got := waits(c.tenant, template); got != c.waits {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	all := turns{tenants: map[string]turn{}}
+	all.give(template, "a")
+	newer := template.DeepCopy()
+	newer.Generation++
+	if !all.has(template, "a") || all.has(newer, "a") || all.has(template, "b") {
+		t.Errorf("the turns are %v", all.tenants)
+	}
+	if all.forget("a"); all.has(template, "a") {
+		t.Error("a turn stays")
 	}
 }
 

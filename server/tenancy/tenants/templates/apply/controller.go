@@ -70,6 +70,7 @@ type controller struct {
 	templates *tenantapi.TemplateClient
 	metadata  metadata.Interface
 	marks     *marks
+	turns     turns
 	// queue has the tenants that have to be looked at, rollouts the templates.
 	queue, rollouts workqueue.TypedRateLimitingInterface[string]
 	// watching is closed, once, when there are objects to follow.
@@ -79,7 +80,7 @@ type controller struct {
 }
 
 func newController(o Options) (*controller, error) {
-	c := &controller{o: o, marks: newMarks(), watching: make(chan struct{}),
+	c := &controller{o: o, marks: newMarks(), turns: turns{tenants: map[string]turn{}}, watching: make(chan struct{}),
 		config: restclient.AddUserAgent(restclient.CopyConfig(o.Config), Name)}
 	c.config.QPS = -1 // as many as there are workers
 	var err error
@@ -175,6 +176,7 @@ func templated(t *tenantapi.Tenant) bool { return t.Spec.Template != "" || t.Sta
 func (c *controller) tenantChanged(old, t *tenantapi.Tenant) {
 	if t == nil {
 		c.marks.forget(old.Name)
+		c.turns.forget(old.Name)
 		if old.Spec.Template != "" {
 			c.rollouts.AddAfter(old.Spec.Template, moment)
 		}

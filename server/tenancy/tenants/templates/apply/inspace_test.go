@@ -117,6 +117,7 @@ func TestTheStatusIsBounded(t *testing.T) {
 		f.of.Generation++
 		f.says(t, append(objects, configMap("zz-bad"))...)
 		f.refuse = map[string]int{"zz-bad": http.StatusUnprocessableEntity}
+		c.turns.give(f.of, "t")
 		if err := c.reconcile(t.Context(), "t"); err == nil {
 			t.Fatal("it could be made")
 		}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
@@ -43,6 +45,45 @@ func progressOf(template *tenantapi.TenantTemplate, tenants []*tenantapi.Tenant)
 	slices.SortFunc(p.behind, byName)
 	slices.SortFunc(p.failed, byName)
 	return p
+}
+
+// waits reports whether a tenant gets a template as it is now when it is its turn: it has had it as it was.
+func waits(t *tenantapi.Tenant, template *tenantapi.TenantTemplate) bool {
+	is := t.Status.Template
+	return is != nil && is.Name == template.Name && (is.UID != template.UID || is.Generation != template.Generation) &&
+		!missed(t) && meta.FindStatusCondition(t.Status.Conditions, tenantapi.TemplateApplied) != nil
+}
+
+// turns are the tenants whose turn it is, with the template as it was when it came.
+type turns struct {
+	mu      sync.Mutex
+	tenants map[string]turn
+}
+
+type turn struct {
+	uid        types.UID
+	generation int64
+}
+
+// give makes it the turn of a tenant.
+func (t *turns) give(template *tenantapi.TenantTemplate, tenant string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tenants[tenant] = turn{template.UID, template.Generation}
+}
+
+// has reports whether it is the turn of a tenant.
+func (t *turns) has(template *tenantapi.TenantTemplate, tenant string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tenants[tenant] == turn{template.UID, template.Generation}
+}
+
+// forget drops a tenant.
+func (t *turns) forget(tenant string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.tenants, tenant)
 }
 
 // missed reports whether the condition says that there is no template.
@@ -107,6 +148,7 @@ func (c *controller) rollOut(ctx context.Context, name string) error {
 	}
 	p := progressOf(template, tenants)
 	for _, t := range p.next(template) {
+		c.turns.give(template, t.Name)
 		c.queue.Add(t.Name)
 	}
 	t := template.DeepCopy()
