@@ -347,6 +347,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		Config: internal, Contents: spaces.Limits, DefaultTenant: s.partition.DefaultTenant(), Pool: s.pool,
 		Log: s.log,
 	})))
+	group.Start(ctx, leader.Only(spaces.Templates(internal)))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: internal, FS: manifests.FS, Disabled: s.cfg.Disable,
 		Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS, NodeImporter: s.ofNodes.Importer()},

@@ -12,6 +12,9 @@ var (
 	tenantListProtobuf = coreapi.ProtobufOf[TenantList]()
 	usageProtobuf      = coreapi.ProtobufOf[TenantUsage]()
 	usageListProtobuf  = coreapi.ProtobufOf[TenantUsageList]()
+
+	templateProtobuf     = coreapi.ProtobufOf[TenantTemplate]()
+	templateListProtobuf = coreapi.ProtobufOf[TenantTemplateList]()
 )
 
 // Reset forgets what in has.
@@ -95,3 +98,47 @@ func (in *TenantUsageList) Size() int { return usageListProtobuf.Size(in) }
 
 // Unmarshal merges an encoded form into in.
 func (in *TenantUsageList) Unmarshal(data []byte) error { return usageListProtobuf.Unmarshal(in, data) }
+
+// Reset forgets what in has.
+func (in *TenantTemplate) Reset() { *in = TenantTemplate{} }
+
+// Marshal returns the encoded form.
+func (in *TenantTemplate) Marshal() ([]byte, error) { return templateProtobuf.Marshal(in) }
+
+// MarshalTo writes to the beginning of b, which has room for Size bytes.
+func (in *TenantTemplate) MarshalTo(b []byte) (int, error) { return templateProtobuf.MarshalTo(in, b) }
+
+// MarshalToSizedBuffer writes to the end of b, which has room for Size bytes.
+func (in *TenantTemplate) MarshalToSizedBuffer(b []byte) (int, error) {
+	return templateProtobuf.MarshalToEnd(in, b)
+}
+
+// Size is the length of the encoded form.
+func (in *TenantTemplate) Size() int { return templateProtobuf.Size(in) }
+
+// Unmarshal merges an encoded form into in.
+func (in *TenantTemplate) Unmarshal(data []byte) error { return templateProtobuf.Unmarshal(in, data) }
+
+// Reset forgets what in has.
+func (in *TenantTemplateList) Reset() { *in = TenantTemplateList{} }
+
+// Marshal returns the encoded form.
+func (in *TenantTemplateList) Marshal() ([]byte, error) { return templateListProtobuf.Marshal(in) }
+
+// MarshalTo writes to the beginning of b, which has room for Size bytes.
+func (in *TenantTemplateList) MarshalTo(b []byte) (int, error) {
+	return templateListProtobuf.MarshalTo(in, b)
+}
+
+// MarshalToSizedBuffer writes to the end of b, which has room for Size bytes.
+func (in *TenantTemplateList) MarshalToSizedBuffer(b []byte) (int, error) {
+	return templateListProtobuf.MarshalToEnd(in, b)
+}
+
+// Size is the length of the encoded form.
+func (in *TenantTemplateList) Size() int { return templateListProtobuf.Size(in) }
+
+// Unmarshal merges an encoded form into in.
+func (in *TenantTemplateList) Unmarshal(data []byte) error {
+	return templateListProtobuf.Unmarshal(in, data)
+}

@@ -29,7 +29,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	// object that does not say it.
 	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
 		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{},
-			&TenantUsage{}, &TenantUsageList{})
+			&TenantUsage{}, &TenantUsageList{}, &TenantTemplate{}, &TenantTemplateList{})
 	}
 	if err := s.AddFieldLabelConversionFunc(GroupVersion().WithKind(Kind), convertSelector); err != nil {
 		return fmt.Errorf("adding the field selectors of tenants: %w", err)

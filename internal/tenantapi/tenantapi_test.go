@@ -20,7 +20,7 @@ func full(name string) Tenant {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"},
 			Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
 		Spec: TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst,
-			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true,
+			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true, Template: "gold",
 			Images: []string{"registry.example.com/team", "docker.io"},
 			Scheduling: &TenantScheduling{NodeSelector: map[string]string{"a": "b", "c": ""}, Exclusive: true,
 				Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists,
@@ -29,9 +29,21 @@ func full(name string) Tenant {
 			{Type: SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", Message: "x",
 				LastTransitionTime: metav1.NewTime(time.Unix(1e9, 0))},
 			{Type: SpaceEmpty, Status: metav1.ConditionFalse},
-		}},
+		}, Template: &AppliedTemplate{Name: "gold", UID: "u", Generation: 3,
+			Objects: []TemplateObject{{Kind: "Role", Namespace: "default", Name: "r"}}}},
 	}
 	return t
+}
+
+func fullTemplate() *TenantTemplate {
+	n := int64(3)
+	return &TenantTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "gold", Generation: 2},
+		Spec: TenantTemplateSpec{Default: true, Limits: &TenantLimits{Pods: &n}, Labels: map[string]string{"a": "b"},
+			Objects: []runtime.RawExtension{{Raw: []byte(`{"a":1}`)}, {Raw: []byte(`{}`)}}, AtATime: 2, MaxFailed: 1},
+		Status: TenantTemplateStatus{Tenants: 3, Current: 2, Failed: 1,
+			Conditions: []metav1.Condition{{Type: RolledOut, Status: metav1.ConditionFalse}}},
+	}
 }
 
 func codecs(t *testing.T) (*runtime.Scheme, serializer.CodecFactory) {
@@ -48,7 +60,8 @@ func TestEncodingsRoundTrip(t *testing.T) {
 	list := &TenantList{ListMeta: metav1.ListMeta{ResourceVersion: "7"},
 		Items: []Tenant{full("a"), {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
 	for name, in := range map[string]runtime.Object{"object": &one,
-		"empty": &Tenant{Spec: TenantSpec{Limits: &TenantLimits{}}}, "list": list} {
+		"empty": &Tenant{Spec: TenantSpec{Limits: &TenantLimits{}}}, "list": list, "template": fullTemplate(),
+		"list of templates": &TenantTemplateList{Items: []TenantTemplate{*fullTemplate(), {}}}} {
 		for _, info := range factory.SupportedMediaTypes() {
 			t.Run(name+" "+info.MediaType, func(t *testing.T) {
 				// This is how storage writes and reads: from and to the
@@ -145,6 +158,7 @@ func TestDeepCopySharesNothing(t *testing.T) {
 	*c.Spec.Limits.Namespaces = 9
 	c.Labels["a"] = "x"
 	c.Status.Conditions[0].Reason = "x"
+	c.Status.Template.Objects[0].Name = "x"
 	want := full("a")
 	if !apiequality.Semantic.DeepEqual(in.Items[0], want) {
 		t.Errorf("a change of the copy changed %+v", in.Items[0])

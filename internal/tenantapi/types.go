@@ -128,6 +128,9 @@ type TenantSpec struct {
 	// Images are the registries, with or without the beginning of a path, whose images pods
 	// of the tenant run; all if there are none.
 	Images []string `json:"images,omitempty" protobuf:"bytes,13,rep,name=images"`
+	// Template is the TenantTemplate whose limits, labels and objects the tenant has, none if
+	// it is not set.
+	Template string `json:"template,omitempty" protobuf:"bytes,14,opt,name=template"`
 }
 
 // TenantScheduling says which nodes run the pods of a tenant, whatever the pods say. It has
@@ -211,6 +214,8 @@ type TenantStatus struct {
 	// Usage is what the tenant uses of each limit. It is counted for whoever
 	// reads the Tenant, and nobody can write it.
 	Usage []LimitUsage `json:"usage,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=usage"`
+	// Template is what the space has of spec.template.
+	Template *AppliedTemplate `json:"template,omitempty" protobuf:"bytes,4,opt,name=template"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -54,6 +54,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/provision"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/templates/apply"
 )
 
 // Spaces is what makes the API server one of tenants: everything that stands in its
@@ -151,7 +152,8 @@ func New(o Options) (*Spaces, error) {
 	if errs := registry.ValidateQuota(defaults.Quota, field.NewPath(tenantapi.LimitQuota)); len(errs) > 0 {
 		return nil, fmt.Errorf("reading the default limits of tenants: %w", errs.ToAggregate())
 	}
-	bounds := limits.Options{Tenants: tenants, Defaults: defaults, Fill: o.Fill, Log: o.Log}
+	bounds := limits.Options{Tenants: directory.Bounded{Directory: tenants}, Defaults: defaults,
+		Template: tenants.Template, Fill: o.Fill, Log: o.Log}
 	if o.Load != nil {
 		bounds.Load = o.Load
 		tenants.OnGone(o.Load.Forget)
@@ -293,6 +295,11 @@ func (m *Spaces) Components() []component.Component {
 			return nil
 		}},
 	}
+}
+
+// Templates keeps what templates say in the spaces of tenants. One server does. config has all rights.
+func (m *Spaces) Templates(config *restclient.Config) component.Component {
+	return apply.New(apply.Options{Config: config, Tenants: m.directory, Log: m.log})
 }
 
 // access judges every user by the roles of their space.

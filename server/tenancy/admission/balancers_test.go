@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
@@ -103,4 +104,7 @@ func (annotated) Scheduling(context.Context, string) (*tenantapi.TenantSchedulin
 }
 func (a annotated) Annotation(_ context.Context, _, key string) (string, error) {
 	return a[key], nil
+}
+func (annotated) Keeper(context.Context, string, schema.GroupResource, string, string) (string, string, error) {
+	return "", "", nil
 }

@@ -64,6 +64,14 @@ func (a *Admission) checkNodePorts(ctx context.Context, tenant string, attr admi
 func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
 		byTenant := authorOf(attr) != theSystem
+		if byTenant {
+			switch err := l.admission.guard.checkKept(ctx, tenant, attr); {
+			case errors.Is(err, errKeeperUnknown):
+				return apierrors.NewServiceUnavailable(err.Error())
+			case err != nil:
+				return admission.NewForbidden(attr, err)
+			}
+		}
 		switch err := l.admission.guard.check(ctx, tenant, byTenant, attr); {
 		case errors.Is(err, inside.ErrUnknown), errors.Is(err, errNodesUnknown):
 			return apierrors.NewServiceUnavailable(err.Error())

@@ -50,6 +50,10 @@ type Tenants interface {
 	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
 	// Images is spec.images of a Tenant.
 	Images(ctx context.Context, tenant string) ([]string, error)
+	// Keeper is the template that an object of a tenant is of, by its composite name, and what the
+	// object is called in there; template is "" if it is of none.
+	Keeper(ctx context.Context, tenant string, r schema.GroupResource, namespace, name string) (
+		template, object string, err error)
 }
 
 // Nodes says which nodes run pods of tenants.

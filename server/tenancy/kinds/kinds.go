@@ -88,6 +88,8 @@ func Rows() []Kind {
 			"where tenants live is decided by the administrators of the cluster", false},
 		{"", "tenants", "Tenant", cluster, System, "tenants are made by the administrators of the cluster", false},
 		{"", "tenantusages", "TenantUsage", cluster, Tenant, "", false},
+		{"", "tenanttemplates", "TenantTemplate", cluster, System,
+			"tenants are made by the administrators of the cluster", false},
 		{admission, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", cluster, Tenant, "", false},
 		{admission, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", cluster, Tenant, "", false},
 		{admission, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", cluster, Tenant, "", false},

@@ -73,8 +73,8 @@ func (c *claim) note(class string, mode resourceapi.DeviceAllocationMode) {
 }
 
 // reserveDevices takes what a claim wants more than there was of it.
-func (w *write) reserveDevices(t *tenantapi.Tenant, was before) error {
-	limits := w.limits.limitsOf(t).Devices
+func (w *write) reserveDevices(own *tenantapi.TenantLimits, was before) error {
+	limits := own.Devices
 	if w.extra.claim == nil || len(limits) == 0 {
 		return nil
 	}

@@ -39,6 +39,9 @@ type Options struct {
 	Tenants Tenants
 	// Defaults bound tenants that have no limit of their own; nil is none.
 	Defaults *tenantapi.TenantLimits
+	// Template finds a template, nil when there is none: its limits go before Defaults. A nil
+	// Template is none at all.
+	Template func(name string) *tenantapi.TenantTemplate
 	// Fill, if not nil, is how many bytes are in use in the datastore, and may
 	// be; a quota of 0 is none, or not known.
 	Fill func() (used, quota int64)
@@ -51,6 +54,7 @@ type Options struct {
 type Limits struct {
 	tenants  Tenants
 	defaults *tenantapi.TenantLimits
+	template func(name string) *tenantapi.TenantTemplate
 	fill     func() (used, quota int64)
 	load     Load
 	log      *logrus.Entry
@@ -68,7 +72,7 @@ type Limits struct {
 // New makes Limits that have counted nothing yet.
 func New(o Options) *Limits {
 	l := &Limits{
-		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, load: o.Load, log: o.Log,
+		tenants: o.Tenants, defaults: o.Defaults, template: o.Template, fill: o.Fill, load: o.Load, log: o.Log,
 		accounting: newAccounting(),
 		keys:       keys{log: o.Log, resources: map[string]*stored{}},
 	}
@@ -110,7 +114,7 @@ func (l *Limits) Serve(
 	u := l.usageOf(r.Tenant)
 	c := &codeWriter{ResponseWriter: w}
 	defer func() { u.count(r.Verb, codeOf(c.code, err)) }()
-	limits := t.Spec.Limits.Over(l.defaults)
+	limits := l.limitsOf(t)
 	if r.LongRunning {
 		if r.Verb == verbWatch {
 			open := u.watches.Add(1)

@@ -54,8 +54,8 @@ func (l *rateLimits) of(tenant string) *rates {
 }
 
 // slow refuses what comes too fast.
-func (w *write) slow(t *tenantapi.Tenant, was before, limits *amounts) error {
-	if err := w.events(t); err != nil {
+func (w *write) slow(own *tenantapi.TenantLimits, was before, limits *amounts) error {
+	if err := w.events(own); err != nil {
 		return err
 	}
 	if w.system {
@@ -79,8 +79,8 @@ func (w *write) slow(t *tenantapi.Tenant, was before, limits *amounts) error {
 // events refuses events that come too fast. Of the system, which has one
 // recorder for all, they are dropped: it does not try again when it learns that
 // it may not.
-func (w *write) events(t *tenantapi.Tenant) error {
-	most := w.limits.limitsOf(t).EventsPerSecond
+func (w *write) events(own *tenantapi.TenantLimits) error {
+	most := own.EventsPerSecond
 	if !isEvents(w.resource) || most == nil {
 		return nil
 	}

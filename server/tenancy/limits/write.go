@@ -97,8 +97,8 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
 	}
-	limits := w.limits.bounds(t)
 	own := w.limits.limitsOf(t)
+	limits := amountsOf(own)
 	if limits == unbounded() && w.limits.fill == nil && own.EventsPerSecond == nil && len(own.Devices) == 0 &&
 		len(own.Quota) == 0 {
 		return nil
@@ -128,12 +128,12 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 		return w.exceeded(lack, used, limits[lack])
 	}
 	w.held = true
-	err = w.reserveDevices(t, was)
+	err = w.reserveDevices(own, was)
 	if err == nil {
 		err = w.reserveQuota(ctx, own.Quota, was, obj)
 	}
 	if err == nil {
-		err = w.slow(t, was, &limits)
+		err = w.slow(own, was, &limits)
 	}
 	if err != nil {
 		w.release()
@@ -239,8 +239,9 @@ func (w *write) done(out runtime.Object, err error) {
 }
 
 // bounds are the limits of a tenant.
-func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
-	own := l.limitsOf(t)
+func (l *Limits) bounds(t *tenantapi.Tenant) amounts { return amountsOf(l.limitsOf(t)) }
+
+func amountsOf(own *tenantapi.TenantLimits) amounts {
 	a := unbounded()
 	count := func(d dimension, n *int64) {
 		if n != nil {
@@ -284,21 +285,39 @@ func (l *Limits) CRDs(t *tenantapi.Tenant) (many, size int64) {
 // Share is how much a tenant has of the server's time beside the shares of others; nil is a
 // tenant without limits of its own. It is asked for each request, so it makes no list of all limits.
 func (l *Limits) Share(t *tenantapi.Tenant) int64 {
-	if t != nil && t.Spec.Limits != nil && t.Spec.Limits.Share != nil {
-		return *t.Spec.Limits.Share
-	}
-	if l.defaults != nil && l.defaults.Share != nil {
-		return *l.defaults.Share
+	for _, limits := range sourcesOf(l, t) {
+		if limits != nil && limits.Share != nil {
+			return *limits.Share
+		}
 	}
 	return tenantapi.DefaultShare
 }
 
-// limitsOf are those of the tenant over those of all.
+// limitsOf are those that hold for a tenant: what refuses, counts and shows asks for them here.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {
-	if t == nil {
-		return (*tenantapi.TenantLimits)(nil).Over(l.defaults)
+	from := sourcesOf(l, t)
+	base := from[2]
+	if from[1] != nil { // each Over is a list of all limits, for each write
+		base = from[1].Over(base)
 	}
-	return t.Spec.Limits.Over(l.defaults)
+	return from[0].Over(base)
+}
+
+// sourcesOf are the limits that the tenant has itself, those of its template and those of all, each of
+// which can be nil. What one says goes before what those behind it say.
+func sourcesOf(l *Limits, t *tenantapi.Tenant) (out [3]*tenantapi.TenantLimits) {
+	out[2] = l.defaults
+	if t == nil {
+		return out
+	}
+	out[0] = t.Spec.Limits
+	if t.Spec.Template == "" || l.template == nil {
+		return out
+	}
+	if from := l.template(t.Spec.Template); from != nil {
+		out[1] = from.Spec.Limits
+	}
+	return out
 }
 
 func unbounded() (a amounts) {

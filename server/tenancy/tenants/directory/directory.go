@@ -3,15 +3,18 @@ package directory
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	objects "github.com/a4s-io/a4s/server/tenancy/tenants/templates"
 )
 
 // Directory is a watched list of tenants.
@@ -21,6 +24,8 @@ type Directory struct {
 	controller cache.Controller
 	gone       []func(name string)
 	changed    func(old, t *tenantapi.Tenant)
+	*templates
+	followers followers
 }
 
 // New makes a directory that is filled by Run. cfg is a client of the system.
@@ -43,6 +48,9 @@ func New(cfg *rest.Config, pool *interning.Pool) (*Directory, error) {
 		},
 		Transform: pool.Transform, // nobody asks it for managed fields
 	})
+	if d.templates, err = newTemplates(cfg, pool, d.followers.template); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -65,6 +73,9 @@ func (d *Directory) update(old, obj any) {
 	if ok && d.changed != nil {
 		d.changed(before, t)
 	}
+	if ok {
+		d.followers.tenant(before, t)
+	}
 }
 
 func (d *Directory) deleted(obj any) {
@@ -75,16 +86,20 @@ func (d *Directory) deleted(obj any) {
 		for _, gone := range d.gone {
 			gone(t.Name)
 		}
+		d.followers.tenant(t, nil)
 	}
 }
 
-// Run watches tenants until ctx ends.
+// Run watches tenants and templates until ctx ends.
 func (d *Directory) Run(ctx context.Context, ready func()) error {
-	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { d.templates.controller.RunWithContext(ctx) })
+	running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced, d.templates.controller.HasSynced) {
 			ready()
 		}
-	}()
+	})
 	d.controller.RunWithContext(ctx)
 	return nil
 }
@@ -170,4 +185,25 @@ func (d *Directory) Known(name string) *tenantapi.Tenant {
 	}
 	t, _ := obj.(*tenantapi.Tenant)
 	return t
+}
+
+// Keeper is the template that an object of a tenant is of, by its composite name, and what the object
+// is called in there; template is "" if it is of none. Nothing is kept in the space of a tenant that is being
+// deleted: what is in the way of that can be taken off.
+func (d *Directory) Keeper(
+	ctx context.Context, tenant string, r schema.GroupResource, namespace, name string,
+) (template, object string, err error) {
+	kind, ok := objects.KindOf(r)
+	if !ok {
+		return "", "", nil
+	}
+	t, err := d.Get(ctx, tenant)
+	if err != nil || t == nil || t.Status.Template == nil || t.DeletionTimestamp != nil {
+		return "", "", err
+	}
+	ref := kind.Ref(namespace, name)
+	if !t.Status.Template.Has(ref) {
+		return "", "", nil
+	}
+	return t.Status.Template.Name, ref.String(), nil
 }

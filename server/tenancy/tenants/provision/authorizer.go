@@ -30,7 +30,7 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 			return decision, reason, err
 		}
 		if tenant := addressed(ctx); !space.IsSystem(tenant) && tenant != space.All {
-			if err := p.Ensure(ctx, tenant); err != nil && !apierrors.IsNotFound(err) {
+			if err := p.ensure(ctx, tenant); err != nil && !apierrors.IsNotFound(err) {
 				return authorizer.DecisionNoOpinion, "", err
 			}
 		}

@@ -4,10 +4,11 @@
 // and a CA bundle, it makes when upstream's controllers are late with it.
 //
 // A new tenant is dormant: it costs its Tenant object and nothing more. Its space
-// is made by the first request that may use it, which waits for it. It waits, too, where
-// the controller of tenants has to make the space and has not yet. A user of the
-// tenant may by being one; a user of the system may once the authorizer has
-// allowed the request, so that nobody makes spaces by asking for them.
+// is made by the first request that may use it, which waits for it, and for a while for
+// the objects of the tenant's template. It waits, too, where the controller of tenants has
+// to make the space and has not yet. A user of the tenant may by being one; a user of
+// the system may once the authorizer has allowed the request, so that nobody makes spaces
+// by asking for them.
 //
 // Invariants: what is there already is left as it is, so every step can be repeated,
 // by another server at the same time too; a server makes one space once at a time,

@@ -30,6 +30,8 @@ const (
 	look = 5 * time.Millisecond
 	// late is how long upstream's controllers are waited for.
 	late = 200 * time.Millisecond
+	// templateLate is how long the objects of the tenant's template are waited for.
+	templateLate = 3 * time.Second
 	// retryAfter is what a client is advised to wait when a space cannot be made, in
 	// seconds.
 	retryAfter = 1
@@ -93,10 +95,31 @@ func New(o Options) (*Provisioner, error) {
 	return p, nil
 }
 
-// Ensure returns when the space of a tenant can be used, or an error for the client:
+// Ensure returns when a user of a tenant can use its space, or an error for the client:
 // that there is no such tenant, or that its space could not be made. A tenant that
 // is being deleted is left to those who refuse what cannot be done in it.
 func (p *Provisioner) Ensure(ctx context.Context, name string) error {
+	if err := p.ensure(ctx, name); err != nil || space.IsSystem(name) {
+		return err
+	}
+	t := p.opts.Tenants.Known(name)
+	if t == nil || t.Spec.Template == "" ||
+		meta.FindStatusCondition(t.Status.Conditions, tenantapi.TemplateApplied) != nil {
+		return nil
+	}
+	// Somebody else's request made the space, on another server too: this one is no later than the first.
+	ready := meta.FindStatusCondition(t.Status.Conditions, tenantapi.SpaceReady)
+	if ready == nil || time.Since(ready.LastTransitionTime.Time) > templateLate {
+		return nil
+	}
+	if !p.templated(ctx, name) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// ensure is Ensure for all others: who keeps the templates waits for nobody to do it.
+func (p *Provisioner) ensure(ctx context.Context, name string) error {
 	if space.IsSystem(name) {
 		return nil
 	}
@@ -173,6 +196,9 @@ func (p *Provisioner) make(ctx context.Context, name string) error {
 	if err := ExtensionDefaults(ctx, p.client, name); err != nil {
 		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
 	}
+	if !p.templated(ctx, name) {
+		log.Warn("the objects of the template of the tenant come later than its first request")
+	}
 	p.opts.Growth.Tenant()
 	log.Info("space is made by its first request")
 	return nil
@@ -191,6 +217,8 @@ func (p *Provisioner) report(ctx context.Context, name string) error {
 		condition := tenantapi.MadeCondition()
 		condition.ObservedGeneration = t.Generation
 		meta.SetStatusCondition(&t.Status.Conditions, condition)
+		// It was true before, and this is when the space began: Ensure goes by it.
+		meta.FindStatusCondition(t.Status.Conditions, tenantapi.SpaceReady).LastTransitionTime = metav1.Now()
 		if _, err = p.tenants.UpdateStatus(ctx, t, metav1.UpdateOptions{}); err == nil {
 			return nil
 		}
@@ -212,6 +240,19 @@ func (p *Provisioner) known(ctx context.Context, name string) (bool, error) {
 		err = apierrors.NewNotFound(tenantapi.GroupResource(), name)
 	}
 	return false, err
+}
+
+// templated waits a while until the space has what its template says, or cannot have it: what bounds
+// the users of the tenant is there before they are. Whichever server keeps templates makes it. It is no
+// barrier: who comes after templateLate is let in, so that no template keeps anybody out.
+func (p *Provisioner) templated(ctx context.Context, name string) bool {
+	limited, cancel := context.WithTimeout(ctx, templateLate)
+	defer cancel()
+	return wait.PollUntilContextCancel(limited, look, true, func(context.Context) (bool, error) {
+		t := p.opts.Tenants.Known(name)
+		return t == nil || t.Spec.Template == "" || t.DeletionTimestamp != nil ||
+			meta.FindStatusCondition(t.Status.Conditions, tenantapi.TemplateApplied) != nil, nil
+	}) == nil
 }
 
 // unavailable has clients try again, as upstream's own do.

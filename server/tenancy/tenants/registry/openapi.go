@@ -60,6 +60,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"images": apimodels.Set(fmt.Sprintf("The registries whose images pods of the tenant run and mount, in "+
 				"full, with or without the beginning of a path (docker.io/library); all if there are none. A new "+
 				"pod, or a new image of one, that names another is refused. At most %d.", mostImages)),
+			"template": apimodels.Text("The TenantTemplate whose limits, labels and objects the tenant has. What " +
+				"the limits of the tenant itself say goes before. A new tenant without one has the template that is " +
+				"the default, if there is one."),
 		})
 	addScheduling(m)
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+
@@ -122,7 +125,10 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				m.Ref("", metav1.Condition{}.OpenAPIModelName())),
 			"usage": apimodels.Merged("What the tenant uses of its limits, counted for whoever reads it.", "name",
 				m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName())),
+			"template": m.Optional("What the space has of spec.template.",
+				tenantapi.AppliedTemplate{}.OpenAPIModelName()),
 		})
+	addTemplates(m)
 	return m.Models()
 }
 

@@ -42,7 +42,7 @@ type Placer interface {
 	) (t *tenantapi.Tenant, gone bool, err error)
 }
 
-// Storage returns the REST storage of tenants and of their status, by path.
+// Storage returns the REST storage of tenants, of their templates and of the status of both, by path.
 // usage, unless it is nil, is asked whenever somebody reads a tenant; gone, unless it is
 // nil, is called with the name of a tenant that was deleted here, before the answer: a
 // watch would tell of it when another tenant may have the name already; placer, unless it
@@ -81,9 +81,15 @@ func Storage(
 	ofStatus := *store
 	status := statusStrategy{spec}
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
+	templates, templateStatus, err := templateStorage(getter)
+	if err != nil {
+		return nil, err
+	}
 	return map[string]rest.Storage{
-		tenantapi.Resource:             &tenantREST{store, placer},
-		tenantapi.Resource + "/status": &statusREST{&ofStatus},
+		tenantapi.Resource:              &tenantREST{store, placer, templates},
+		tenantapi.Resource + "/status":  &statusREST{&ofStatus},
+		tenantapi.Templates:             templates,
+		tenantapi.Templates + "/status": templateStatus,
 	}, nil
 }
 
@@ -107,6 +113,8 @@ func (u Usage) show(obj runtime.Object) {
 type tenantREST struct {
 	store  *genericregistry.Store
 	placer Placer // nil for none
+	// templates are those of this partition.
+	templates *templateREST
 }
 
 var (
@@ -160,10 +168,20 @@ func (r *tenantREST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
 	t, ok := obj.(*tenantapi.Tenant)
-	if r.placer == nil || !ok {
+	if !ok {
 		return r.store.Create(ctx, obj, validate, options)
 	}
+	if r.placer == nil {
+		if err := r.templates.fill(ctx, t); err != nil {
+			return nil, err
+		}
+		return r.store.Create(ctx, t, validate, options)
+	}
 	made, err := r.placer.Create(ctx, t, options, func(ctx context.Context) (*tenantapi.Tenant, error) {
+		// Not before: a tenant has a template of the partition that it is in.
+		if err := r.templates.fill(ctx, t); err != nil {
+			return nil, err
+		}
 		obj, err := r.store.Create(ctx, t, validate, options)
 		made, _ := obj.(*tenantapi.Tenant)
 		return made, err

@@ -163,6 +163,9 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 	}
 	errs = append(errs, validateScheduling(t, spec.Child("scheduling"))...)
 	errs = append(errs, validateImages(t, spec.Child("images"))...)
+	if name := t.Spec.Template; name != "" {
+		errs = append(errs, validateTemplateName(name, spec.Child("template"))...)
+	}
 	l := t.Spec.Limits
 	if l == nil {
 		return errs

@@ -16,9 +16,10 @@ func columns() apiregistry.Columns[*tenantapi.Tenant] {
 			{Name: "Age", Type: "string", Description: "the time since the tenant was made"},
 			{Name: "Partition", Type: "string", Priority: 1, Description: "the tenant partition that has it"},
 			{Name: "Protected", Type: "boolean", Priority: 1, Description: "whether deleting the tenant is refused"},
+			{Name: "Template", Type: "string", Priority: 1, Description: "the TenantTemplate that it is made from"},
 		},
 		Row: func(t *tenantapi.Tenant, name, age string) []any {
-			return []any{name, t.Shown(), age, t.Spec.Partition, t.Spec.DeletionProtection}
+			return []any{name, t.Shown(), age, t.Spec.Partition, t.Spec.DeletionProtection, t.Spec.Template}
 		},
 	}
 }
