@@ -18,7 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 const parityProtobuf = "application/vnd.kubernetes.protobuf"
@@ -27,7 +30,7 @@ const parityProtobuf = "application/vnd.kubernetes.protobuf"
 func parityScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsscheme.AddToScheme,
-		metav1.AddMetaToScheme} {
+		metav1.AddMetaToScheme, metricsv1beta1.AddToScheme, tenantapi.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err) // the types do not change while the test runs
 		}
