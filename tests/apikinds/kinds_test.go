@@ -45,8 +45,8 @@ func kinds(t *testing.T) map[string]reflect.Type {
 		}
 	}
 	known := s.KnownTypes(schema.GroupVersion{Version: "v1"})
-	if len(known) != 12 {
-		t.Errorf("%d kinds, want 12", len(known))
+	if len(known) != 14 {
+		t.Errorf("%d kinds, want 14", len(known))
 	}
 	return known
 }
@@ -71,6 +71,9 @@ func filled(t *testing.T, typ reflect.Type, seed int64) stored {
 			*q = resource.MustParse(resource.NewMilliQuantity(1+c.Int63n(1e12), resource.DecimalSI).String())
 		},
 		func(f *metav1.FieldsV1, c randfill.Continue) { f.SetRawString(`{"f:x":{}}`) },
+		func(e *runtime.RawExtension, _ randfill.Continue) {
+			*e = runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap"}`)}
+		},
 	).Fill(obj)
 	return obj
 }
