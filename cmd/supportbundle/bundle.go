@@ -70,8 +70,17 @@ func (b bundle) run(ctx context.Context, run *cmd.SupportBundle) (err error) {
 	return err
 }
 
-// fill takes what is small and says most first, and what can be much last.
+// fill takes first what this machine has, as the API may answer late or not at all, and last what can be much.
 func (b bundle) fill(ctx context.Context, out *archive, run *cmd.SupportBundle) {
+	for _, file := range settingsFiles(run.Local) {
+		text, err := settings(file)
+		if err != nil {
+			out.omit("settings/%s: %v", filepath.Base(file), withoutPath(err))
+			continue
+		}
+		out.add("settings/"+filepath.Base(file), []byte(text))
+	}
+	b.machine.logs(ctx, out, run.Local)
 	for _, r := range run.Reports {
 		said, err := r.Ask(ctx)
 		if err != nil {
@@ -85,15 +94,6 @@ func (b bundle) fill(ctx context.Context, out *archive, run *cmd.SupportBundle) 
 		}
 		out.add(r.Name+".json", append(data, '\n'))
 	}
-	for _, file := range settingsFiles(run.Local) {
-		text, err := settings(file)
-		if err != nil {
-			out.omit("settings/%s: %v", filepath.Base(file), withoutPath(err))
-			continue
-		}
-		out.add("settings/"+filepath.Base(file), []byte(text))
-	}
-	b.machine.logs(ctx, out, run.Local)
 	if run.Config == nil {
 		out.omit("objects: %v", run.NoConfig)
 		return

@@ -190,6 +190,9 @@ func place(t *testing.T) (bundle, *config.Local) {
 			`token ` + jwt,
 			`joined with K10` + strings.Repeat("a", 64) + `::server:` + canary,
 			`tidb u:` + canary + `@tcp(db:4000)/a4s`,
+			`msg="ExecSync cmd failed" cmd="[mysqladmin -uroot -p` + canary + ` ping]" err="too late"`,
+			`cmd=[mysqladmin -p ` + canary + `] x`,
+			`error="exec: \"mysql -p` + canary + `\": executable file not found in $PATH"`,
 			"known" + canary + " agents" + canary + " keyof" + canary + " pw" + canary + " keydata" + canary +
 				" bearer" + canary +
 				" set" + canary + " s3" + canary + " db" + canary,
@@ -233,13 +236,19 @@ func hiding(name string) *corev1.Pod {
 	return p
 }
 
+// used is the status of a tenant whose space was made.
+func used() tenantapi.TenantStatus {
+	return tenantapi.TenantStatus{Conditions: []metav1.Condition{{Type: tenantapi.SpaceReady,
+		Status: metav1.ConditionTrue, Reason: tenantapi.ReasonMade}}}
+}
+
 // TestNoSecretComesThrough: a canary in every place where a secret could stand is nowhere in the bundle.
 func TestNoSecretComesThrough(t *testing.T) {
 	b, l := place(t)
 	data := map[string]string{"name": canary, "k": canary}
 	annotations := map[string]string{"name": canary}
 	tenant := tenantapi.Tenant{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Tenant"},
-		ObjectMeta: metav1.ObjectMeta{Name: "team-a", Annotations: annotations}}
+		ObjectMeta: metav1.ObjectMeta{Name: "team-a", Annotations: annotations}, Status: used()}
 	maps := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: annotations}, Data: data,
 		BinaryData: map[string][]byte{"b": []byte(canary)}}
 	secret := map[string]any{"metadata": map[string]any{"name": "s"}, "data": data}
@@ -250,7 +259,8 @@ func TestNoSecretComesThrough(t *testing.T) {
 		"/tenants/team-a/api/v1/secrets":    {secret},
 		"/tenants/team-a/api/v1/events": {corev1.Event{Reason: "Unhealthy", Message: canary},
 			corev1.Event{Reason: "Failed", Message: "pulling https://u:" + canary + "@r.example.com"},
-			corev1.Event{Reason: "Failed", Message: `exec: "sh --token=` + canary + `": not found`}},
+			corev1.Event{Reason: "Failed", Message: `exec: "sh --token=` + canary + `": not found`},
+			corev1.Event{Reason: "Failed", Message: `exec: "mysql -p` + canary + ` ping": not found`}},
 		"/api/v1/tenants":        {tenant},
 		"/api/v1/tenants/team-a": {tenant},
 	}, errs: map[string]error{"/api/v1/partitions": refusal("not with the token Bearer " + canary)}}
@@ -271,7 +281,8 @@ func TestNoSecretComesThrough(t *testing.T) {
 		t.Error("secrets were asked for")
 	}
 	for file, want := range map[string][]string{
-		"logs/a4s.log":                   {"it runs", "the last line", "--data-dir=/srv", "bob"},
+		"logs/a4s.log": {"it runs", "the last line", "--data-dir=/srv", "bob", "too late",
+			"executable file not found"},
 		"logs/journal.log":               {"it began"},
 		"logs/containerd.log":            {"up"},
 		"settings/config.yaml":           {"node-ip: 192.0.2.7", "debug: true", "profiling=<5 characters>", "6443"},

@@ -17,6 +17,7 @@ func ofCluster() []collection {
 	return []collection{
 		{"/api/v1", "nodes"},
 		{"/api/v1", "tenants"},
+		{"/api/v1", "tenanttemplates"},
 		{"/api/v1", "datapartitionconfigs"},
 		{"/api/v1", "partitions"},
 		{"/api/v1", "tenantplacements"},

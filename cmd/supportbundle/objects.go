@@ -153,7 +153,7 @@ func (o *objects) tenant(ctx context.Context, name string) (asleep bool, err err
 	if !ok {
 		return false, fmt.Errorf("the server answers with a %T", obj)
 	}
-	asleep = t.Dormant()
+	asleep = !t.Made()
 	var b bytes.Buffer
 	if err := o.line(&b, t); err != nil {
 		return false, err

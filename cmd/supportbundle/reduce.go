@@ -34,7 +34,7 @@ func shownFields() map[string]bool {
 		ingressClassName controller serviceName appProtocol schedule timeZone currentRevision updateRevision
 		holderIdentity preferredHolder managedBy counts
 		identity serviceCIDR clusterCIDR nodePortRange clusterDNS restored partition
-		rangeStart rangeEnd serviceGroupId tenants
+		rangeStart rangeEnd serviceGroupId tenants TenantSpec.template TenantSpec.images
 	`) {
 		shown[names] = true
 	}

@@ -65,6 +65,9 @@ func newScrubber(known []string) *scrubber {
 			{regexp.MustCompile(`(?i)([\w.-]*(?:password|passwd|passphrase|secret|token|credential|authorization|` +
 				`api[-_]?key|access[-_]?key|private[-_]?key)[\w-]*["'\\]*\s*[:=]\s*)` +
 				`("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])]+)`), "${1}" + scrubbed},
+			// Commands of containers: what the kubelet says of probes, and runtimes of what they cannot start.
+			{regexp.MustCompile(`\bcmd=("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\S+)`), "cmd=" + scrubbed},
+			{regexp.MustCompile(`\bexec: (\\*").*?(\\*": )`), "exec: ${1}" + scrubbed + "${2}"},
 		},
 	}
 }

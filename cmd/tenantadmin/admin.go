@@ -176,8 +176,8 @@ func (a *Admin) Running(ctx context.Context, name string) (pods int, err error) 
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case terminating(t), t.Spec.DeletionProtection, t.Dormant():
-		return 0, nil // and asking for pods would wake the space of one that nobody has used
+	case terminating(t), t.Spec.DeletionProtection, !t.Made():
+		return 0, nil // and asking for pods would make the space of one that nobody has used
 	}
 	inside, err := a.space(name)
 	if err != nil {

@@ -329,7 +329,7 @@ func (m *Spaces) groups() map[string]apiserver.Group {
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			extra, err := registry.Storage(getter, m.Limits.Usage, m.edge.TenantGone, m.placer)
 			maps.Copy(v1, extra)
-			maps.Copy(v1, registry.UsageStorage(m.directory.Get, m.Limits.Usage))
+			maps.Copy(v1, registry.UsageStorage(directory.Bounded{Directory: m.directory}.Get, m.Limits.Usage))
 			return errors.Join(err, m.admission.GuardProxies(v1), events.Judge(v1))
 		},
 		"events.k8s.io": func(_ generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {

@@ -87,6 +87,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 			}
 		}
 		config, within := keys.customize(config, g.bound, g.defines)
+		m.within = within
 		if keys.triggers {
 			// A watch of one space is then woken by what happens in it, and
 			// not by every event of the resource.

@@ -41,6 +41,6 @@ func (m *mapped) fresh(ctx context.Context) (string, error) {
 	}
 	version := strconv.FormatUint(now, 10)
 	// What is read is not there: the cache reads nothing without waiting for its version.
-	return version, m.Interface.Get(ctx, m.keys.prefix+"/-",
+	return version, m.Interface.Get(ctx, m.within+"/-",
 		storage.GetOptions{ResourceVersion: version, IgnoreNotFound: true}, m.keys.newFunc())
 }

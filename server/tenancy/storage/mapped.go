@@ -25,7 +25,9 @@ type mapped struct {
 	border  confinement
 	destroy factory.DestroyFunc
 	newList func() runtime.Object
-	stamps  bool
+	// within is where the cache has the objects: the prefix, or that of the one tenant that is reached.
+	within string
+	stamps bool
 	// roles are the ClusterRoles of each space.
 	roles rolesInSpaces
 }
