@@ -271,7 +271,7 @@ func (s *suite) testTable(t *testing.T) {
 	for _, c := range table.ColumnDefinitions {
 		columns = append(columns, c.Name)
 	}
-	if strings.Join(columns, " ") != "Name Status Age Partition Protected" || len(table.Rows) != 1 ||
+	if strings.Join(columns, " ") != "Name Status Age Partition Protected Template" || len(table.Rows) != 1 ||
 		table.Rows[0].Cells[0] != "system" || table.Rows[0].Cells[1] != "Active" {
 		t.Errorf("table = %s", body)
 	}
