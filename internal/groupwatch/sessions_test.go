@@ -152,12 +152,12 @@ func TestSessions(t *testing.T) {
 			}
 			s.sees(20)
 			s.close()
-			other, err := opened(m, "w", 10)
-			if !errors.Is(err, errAnew) {
+			if _, err := opened(m, "w", 10); !errors.Is(err, errAnew) {
 				return fmt.Errorf("it goes on: %w", err)
 			}
 			m.forget("w")
-			if other, err = opened(m, "w", 15); err != nil {
+			other, err := opened(m, "w", 15)
+			if err != nil {
 				return err
 			}
 			other.sees(20)

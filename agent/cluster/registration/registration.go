@@ -112,7 +112,8 @@ func anew(n *corev1.Node) *corev1.Node {
 		Spec: *n.Spec.DeepCopy(), Status: *n.Status.DeepCopy(),
 	}
 	maps.DeleteFunc(out.Labels, func(key, _ string) bool { return !allowed(key) })
-	out.Spec.ConfigSource = nil //nolint:staticcheck // of nodes that were made by others
+	//lint:ignore SA1019 of nodes that were made by others
+	out.Spec.ConfigSource = nil
 	out.Status.Config = nil
 	out.Status.VolumesAttached = nil // whoever attaches volumes says so again
 	return out

@@ -92,6 +92,7 @@ func (s *side) writes(ctx context.Context, address string) error {
 	}
 	//lint:ignore SA1019 tenants still write them
 	_, err = s.client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{
+		//lint:ignore SA1019 tenants still write them
 		ObjectMeta: metav1.ObjectMeta{Name: "dry"}, Subsets: []corev1.EndpointSubset{{
 			NotReadyAddresses: []corev1.EndpointAddress{{IP: address}}}}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

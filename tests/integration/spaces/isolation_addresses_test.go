@@ -70,7 +70,6 @@ func (f *farPartition) watch(ctx context.Context, t *testing.T, done <-chan stru
 			return f.p.admin.DiscoveryV1().EndpointSlices("").Watch(ctx, o)
 		},
 		func(o metav1.ListOptions) (watch.Interface, error) {
-			//lint:ignore SA1019 tenants still write them
 			return f.p.admin.CoreV1().Endpoints("").Watch(ctx, o)
 		},
 	} {

@@ -12,6 +12,7 @@ import (
 
 // one is the only tenant that is known.
 type one struct {
+	//lint:ignore U1000 it has the other methods
 	sleepers
 	tenant *tenantapi.Tenant
 }

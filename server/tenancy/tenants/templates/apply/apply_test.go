@@ -34,8 +34,8 @@ func TestMarks(t *testing.T) {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version,
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				{Manager: manager, Operation: metav1.ManagedFieldsOperationApply,
-					FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}},
-				{Manager: "other", FieldsV1: &metav1.FieldsV1{Raw: []byte(version)}},
+					FieldsV1: metav1.NewFieldsV1(fields)},
+				{Manager: "other", FieldsV1: metav1.NewFieldsV1(version)},
 			}}}
 	}
 	for name, steps := range map[string]string{
