@@ -89,7 +89,7 @@ func applyBootstrapPods(c *call) error {
 	name := c.String("filename")
 	docs, err := readDocuments(name)
 	if err != nil {
-		return &problem.Input{Source: "--filename", Value: name, Err: reason(err),
+		return &problem.Input{Source: "--filename", Value: name, Err: problem.WithoutPath(err),
 			Want: "a file with pods in YAML or JSON, or - for standard input"}
 	}
 	client := bootstrapapi.NewClient(c.String("socket"))

@@ -93,7 +93,7 @@ func roles(dataDir string) (server *pki.Files, node *pki.NodeFiles, err error) {
 	exists := func(file string) bool {
 		_, statErr := os.Stat(file)
 		if statErr != nil && !errors.Is(statErr, fs.ErrNotExist) {
-			err = &problem.Precondition{What: "certificate file " + file, Err: reason(statErr),
+			err = &problem.Precondition{What: "certificate file " + file, Err: problem.WithoutPath(statErr),
 				Fix: "run the command as root"}
 		}
 		return statErr == nil
@@ -205,7 +205,7 @@ func inspect(u pki.Use, now time.Time, read func(string) (*x509.Certificate, err
 	row := certificate{File: u.File, User: u.User, CA: u.CA, State: certBad}
 	cert, err := read(u.File)
 	if err != nil {
-		row.Error = reason(err).Error()
+		row.Error = problem.WithoutPath(err).Error()
 		return row
 	}
 	row.Subject, row.NotBefore, row.NotAfter = cert.Subject.String(), cert.NotBefore, cert.NotAfter

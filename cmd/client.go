@@ -78,7 +78,7 @@ func clientOf(path, source string) (*client, error) {
 func readKubeconfig(path string) (*rest.Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, reason(err)
+		return nil, problem.WithoutPath(err)
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(data)
 	if err != nil {

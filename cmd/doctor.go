@@ -262,7 +262,7 @@ func (f *diagnosis) report(out io.Writer, format string) error {
 		err = f.print(out, count)
 	}
 	if err == nil && count[health.Error] > 0 {
-		err = fmt.Errorf("found %s", number(count[health.Error], "error"))
+		err = fmt.Errorf("found %s", problem.Number(count[health.Error], "error"))
 	}
 	return err
 }
@@ -281,15 +281,8 @@ func (f *diagnosis) print(out io.Writer, count map[health.Severity]int) error {
 			problem.Show(&b, "  fix:   %s\n", p.Fix)
 		}
 	}
-	problem.Show(&b, "\n%s, %s\n", number(count[health.Error], "error"), number(count[health.Warning], "warning"))
+	problem.Show(&b, "\n%s, %s\n", problem.Number(count[health.Error], "error"),
+		problem.Number(count[health.Warning], "warning"))
 	_, err := io.WriteString(out, b.String())
 	return err
-}
-
-// number is "1 error" or "2 errors".
-func number(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

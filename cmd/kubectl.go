@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/homedir"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func kubectlCommand(m Modes) *cli.Command {
@@ -85,7 +86,7 @@ func ownKubeconfig() bool {
 func readable(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return reason(err)
+		return problem.WithoutPath(err)
 	}
 	return f.Close()
 }
@@ -99,13 +100,4 @@ func adminKubeconfig() string {
 		return config.DefaultKubeconfig
 	}
 	return l.Kubeconfig
-}
-
-// reason drops the path from an error of package os.
-func reason(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }

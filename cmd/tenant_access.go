@@ -298,14 +298,14 @@ func checkTarget(flag, path, adminPath string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if dir, err := os.Stat(filepath.Dir(path)); err != nil {
-			return bad(fmt.Errorf("directory %s: %w", filepath.Dir(path), reason(err)))
+			return bad(fmt.Errorf("directory %s: %w", filepath.Dir(path), problem.WithoutPath(err)))
 		} else if !dir.IsDir() {
 			return bad(fmt.Errorf("%s is not a directory", filepath.Dir(path)))
 		}
 		return nil
 	}
 	if err != nil {
-		return bad(reason(err))
+		return bad(problem.WithoutPath(err))
 	}
 	if !info.Mode().IsRegular() {
 		return bad(errors.New("it is not a regular file"))
@@ -315,7 +315,7 @@ func checkTarget(flag, path, adminPath string) error {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return bad(reason(err))
+		return bad(problem.WithoutPath(err))
 	}
 	if len(data) == 0 {
 		return nil

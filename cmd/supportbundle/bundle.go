@@ -42,7 +42,7 @@ func (b bundle) run(ctx context.Context, run *cmd.SupportBundle) (err error) {
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return &problem.Input{Source: "--output", Value: file, Err: withoutPath(err),
+		return &problem.Input{Source: "--output", Value: file, Err: problem.WithoutPath(err),
 			Want: "a file that does not exist"}
 	}
 	defer func() {
@@ -66,7 +66,7 @@ func (b bundle) run(ctx context.Context, run *cmd.SupportBundle) (err error) {
 		return err
 	}
 	_, err = problem.Show(run.Out, "%s\n%s is written: %s, %d KiB\n", problem.Lines(strings.TrimSpace(contents)), file,
-		number(out.files, "file"), (counted.n+1023)/1024)
+		problem.Number(out.files, "file"), (counted.n+1023)/1024)
 	return err
 }
 
@@ -75,7 +75,7 @@ func (b bundle) fill(ctx context.Context, out *archive, run *cmd.SupportBundle) 
 	for _, file := range settingsFiles(run.Local) {
 		text, err := settings(file)
 		if err != nil {
-			out.omit("settings/%s: %v", filepath.Base(file), withoutPath(err))
+			out.omit("settings/%s: %v", filepath.Base(file), problem.WithoutPath(err))
 			continue
 		}
 		out.add("settings/"+filepath.Base(file), []byte(text))
@@ -168,12 +168,4 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.to.Write(p)
 	c.n += int64(n)
 	return n, err
-}
-
-// number is "1 file" or "2 files".
-func number(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // maxLog is how much of a log is taken: a file of the bundle has room for more, as what stands for a
@@ -67,7 +67,7 @@ func (m machine) logs(ctx context.Context, a *archive, l *config.Local) {
 	for _, file := range m.files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			a.omit("machine/%s: %v", filepath.Base(file), withoutPath(err))
+			a.omit("machine/%s: %v", filepath.Base(file), problem.WithoutPath(err))
 			continue
 		}
 		a.add("machine/"+filepath.Base(file)+".txt", data)
@@ -78,7 +78,7 @@ func (m machine) logs(ctx context.Context, a *archive, l *config.Local) {
 func addLog(a *archive, name, file string) {
 	f, err := os.Open(file)
 	if err != nil {
-		a.omit("%s: %s: %v", name, file, withoutPath(err))
+		a.omit("%s: %s: %v", name, file, problem.WithoutPath(err))
 		return
 	}
 	defer f.Close()
@@ -88,13 +88,13 @@ func addLog(a *archive, name, file string) {
 		return
 	} else if more := info.Size() - maxLog; more > 0 {
 		if _, err := f.Seek(more, io.SeekStart); err != nil {
-			a.omit("%s: %s: %v", name, file, withoutPath(err))
+			a.omit("%s: %s: %v", name, file, problem.WithoutPath(err))
 			return
 		}
 		end.cut = more
 	}
 	if _, err := io.Copy(end, io.LimitReader(f, maxLog)); err != nil {
-		a.omit("%s: %s: %v", name, file, withoutPath(err))
+		a.omit("%s: %s: %v", name, file, problem.WithoutPath(err))
 	}
 	a.addLog(name, end)
 }
@@ -138,13 +138,4 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.cut += int64(over)
 	}
 	return n, nil
-}
-
-// withoutPath drops the path from an error of package os.
-func withoutPath(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }

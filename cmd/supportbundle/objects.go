@@ -120,11 +120,11 @@ func (o *objects) take(ctx context.Context, tenant string) {
 		return
 	}
 	// It says how the tenant is, and reading it makes no space.
-	asleep, err := o.tenant(ctx, tenant)
+	made, err := o.tenant(ctx, tenant)
 	switch {
 	case err != nil:
 		o.archive.omit("tenant %s: %v", tenant, err)
-	case asleep:
+	case !made:
 		o.archive.omit("space of tenant %s: nobody has used it, and reading would make it", tenant)
 	default:
 		o.space(ctx, tenant)
@@ -139,8 +139,8 @@ func (o *objects) space(ctx context.Context, tenant string) {
 	}
 }
 
-// tenant takes a Tenant, and says whether nobody has used its space.
-func (o *objects) tenant(ctx context.Context, name string) (asleep bool, err error) {
+// tenant takes a Tenant, and says whether its space is made.
+func (o *objects) tenant(ctx context.Context, name string) (made bool, err error) {
 	data, err := o.api.Get(ctx, "/api/v1/tenants/"+name, nil)
 	if err != nil {
 		return false, err
@@ -153,13 +153,13 @@ func (o *objects) tenant(ctx context.Context, name string) (asleep bool, err err
 	if !ok {
 		return false, fmt.Errorf("the server answers with a %T", obj)
 	}
-	asleep = !t.Made()
+	made = t.Made() // before the status is reduced
 	var b bytes.Buffer
 	if err := o.line(&b, t); err != nil {
 		return false, err
 	}
 	o.archive.add("objects/"+name+"/tenant.json", b.Bytes())
-	return asleep, nil
+	return made, nil
 }
 
 // list takes a list, an object in each line, as far as there is room and time.

@@ -1,9 +1,7 @@
 package tenantadmin
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -11,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
 
@@ -69,7 +68,7 @@ func OnlyProvider(args []string) (issuer, audience string, err error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w", path, withoutPath(err))
+		return "", "", fmt.Errorf("%s: %w", path, problem.WithoutPath(err))
 	}
 	var providers struct {
 		JWT []struct {
@@ -90,13 +89,4 @@ func OnlyProvider(args []string) (issuer, audience string, err error) {
 		return "", "", fmt.Errorf("the issuer in %s has %d audiences, not one", path, n)
 	}
 	return of.URL, of.Audiences[0], nil
-}
-
-// withoutPath drops the path from an error of package os.
-func withoutPath(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }

@@ -64,7 +64,7 @@ func listDropIns(dir string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, &problem.Input{Source: dir, Err: cause(err), Want: "a directory that can be read"}
+		return nil, &problem.Input{Source: dir, Err: problem.WithoutPath(err), Want: "a directory that can be read"}
 	}
 	var paths []string
 	for _, f := range found {
@@ -78,23 +78,16 @@ func listDropIns(dir string) ([]string, error) {
 func readFile(path string) ([]entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, &problem.Input{Source: path, Err: cause(err), Want: "a configuration file that can be read"}
+		return nil, &problem.Input{Source: path, Err: problem.WithoutPath(err),
+			Want: "a configuration file that can be read"}
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	if err != nil {
-		return nil, &problem.Input{Source: path, Err: cause(err), Want: "a configuration file that can be read"}
+		return nil, &problem.Input{Source: path, Err: problem.WithoutPath(err),
+			Want: "a configuration file that can be read"}
 	}
 	return parseFile(path, data)
-}
-
-// cause drops the path from an error of package os, since Source has it.
-func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 // parseFile turns the text of a configuration file into entries.

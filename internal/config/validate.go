@@ -119,7 +119,7 @@ func (c *checker) file(setting, value string) {
 		f.Close()
 	}
 	if err != nil {
-		c.fail(setting, value, cause(err), "a file that can be read")
+		c.fail(setting, value, problem.WithoutPath(err), "a file that can be read")
 	}
 }
 

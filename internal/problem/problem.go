@@ -3,6 +3,7 @@ package problem
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -87,4 +88,13 @@ func ExitCode(err error) int {
 		return ExitPrecondition
 	}
 	return ExitBadInput
+}
+
+// WithoutPath drops the path from an error of package os, for a problem that names it already.
+func WithoutPath(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }

@@ -109,3 +109,11 @@ func (t *terminal) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// Number is "1 error" or "2 errors".
+func Number(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

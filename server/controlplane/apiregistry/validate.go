@@ -19,3 +19,15 @@ func Then(validate, check rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 		return check(ctx, obj)
 	}
 }
+
+// ThenUpdate is Then for an update: update and check get the object and what it was.
+func ThenUpdate(update, check rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old runtime.Object) error {
+		if update != nil {
+			if err := update(ctx, obj.DeepCopyObject(), old.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		return check(ctx, obj, old)
+	}
+}

@@ -65,18 +65,14 @@ func (r *configREST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, info, create, func(ctx context.Context, obj, old runtime.Object) error {
-		if update != nil {
-			if err := update(ctx, obj.DeepCopyObject(), old.DeepCopyObject()); err != nil {
-				return err
-			}
-		}
+	check := func(ctx context.Context, obj, old runtime.Object) error {
 		c, was := obj.(*partitionapi.DataPartitionConfig), old.(*partitionapi.DataPartitionConfig)
 		if c.ServiceGroupID == was.ServiceGroupID && slices.Equal(c.Tenants, was.Tenants) {
 			return nil
 		}
 		return r.unique(ctx, c)
-	}, forceCreate, options)
+	}
+	return r.Store.Update(ctx, name, info, create, apiregistry.ThenUpdate(update, check), forceCreate, options)
 }
 
 // unique refuses a configuration whose group, or one of whose tenants, another one has.

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/helper"
-	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/node"
+	nodeconvert "k8s.io/kubernetes/pkg/apis/node/v1"
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
@@ -86,13 +87,9 @@ func tolerationsOf(class *nodev1.RuntimeClass) ([]core.Toleration, error) {
 
 // coreTolerations shares nothing with what it is given, which is a cache's.
 func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
-	out := make([]core.Toleration, len(in))
-	for i := range in {
-		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(in[i].DeepCopy(), &out[i], nil); err != nil {
-			return nil, fmt.Errorf("reading the toleration of %s: %w", in[i].Key, err)
-		}
-	}
-	return out, nil
+	of, out := &nodev1.Scheduling{Tolerations: in}, node.Scheduling{}
+	err := nodeconvert.Convert_v1_Scheduling_To_node_Scheduling(of.DeepCopy(), &out, nil)
+	return out.Tolerations, err
 }
 
 // has reports whether the pod may have a toleration.

@@ -1,15 +1,14 @@
 package registry
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	unversionedvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	core "k8s.io/kubernetes/pkg/apis/core"
-	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/node"
+	nodeconvert "k8s.io/kubernetes/pkg/apis/node/v1"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -39,21 +38,13 @@ func validateScheduling(t *tenantapi.Tenant, path *field.Path) field.ErrorList {
 	if n := len(s.Tolerations); n > mostOfNodes {
 		return append(errs, field.TooMany(of, n, mostOfNodes))
 	}
-	tolerations, err := coreTolerations(s.Tolerations)
-	if err != nil {
+	var in node.Scheduling
+	if err := nodeconvert.Convert_v1_Scheduling_To_node_Scheduling(&nodev1.Scheduling{Tolerations: s.Tolerations}, &in,
+		nil); err != nil {
 		return append(errs, field.InternalError(of, err))
 	}
-	return append(errs, corevalidation.ValidateTolerations(tolerations, of, corevalidation.PodValidationOptions{})...)
-}
-
-func coreTolerations(in []corev1.Toleration) ([]core.Toleration, error) {
-	out := make([]core.Toleration, len(in))
-	for i := range in {
-		if err := corev1convert.Convert_v1_Toleration_To_core_Toleration(&in[i], &out[i], nil); err != nil {
-			return nil, fmt.Errorf("reading the toleration of %s: %w", in[i].Key, err)
-		}
-	}
-	return out, nil
+	return append(errs,
+		corevalidation.ValidateTolerations(in.Tolerations, of, corevalidation.PodValidationOptions{})...)
 }
 
 // warnOfNodes says who is locked out by labels that nodes have anyway.

@@ -77,17 +77,13 @@ func (r *templateREST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, info, create, func(ctx context.Context, obj, old runtime.Object) error {
-		if update != nil {
-			if err := update(ctx, obj.DeepCopyObject(), old.DeepCopyObject()); err != nil {
-				return err
-			}
-		}
+	check := func(ctx context.Context, obj, old runtime.Object) error {
 		if old.(*tenantapi.TenantTemplate).Spec.Default {
 			return nil
 		}
 		return r.onlyDefault(ctx, obj.(*tenantapi.TenantTemplate))
-	}, forceCreate, options)
+	}
+	return r.Store.Update(ctx, name, info, create, apiregistry.ThenUpdate(update, check), forceCreate, options)
 }
 
 // onlyDefault refuses a default beside another one.

@@ -95,8 +95,7 @@ func read(objects []runtime.RawExtension, v *values, path *field.Path) ([]Object
 			continue
 		}
 		out = append(out, Object{kind, &unstructured.Unstructured{Object: filled.(map[string]any)}})
-		o := &unstructured.Unstructured{Object: content.Object}
-		if v.tenant != nil || !strings.Contains(o.GetName()+" "+o.GetNamespace(), opening) {
+		if v.tenant != nil || !strings.Contains(content.GetName()+" "+content.GetNamespace(), opening) {
 			errs = append(errs, checkNames(out[len(out)-1], at.Child("metadata"))...)
 		}
 	}

@@ -95,14 +95,10 @@ func (w *watched) Replace(objects []any, _ string) error {
 		there[key{tenant, ref}] = true
 		_ = w.Add(obj) //nolint:errcheck // it never fails
 	}
-	for _, name := range w.c.o.Tenants.Names() {
-		t := w.c.o.Tenants.Known(name)
-		if t == nil {
-			continue
-		}
+	for _, t := range w.c.all() {
 		for _, ref := range had(t) {
-			if ref.Kind == w.kind.Kind && !there[key{name, ref.Named()}] {
-				w.c.queue.AddAfter(name, patience)
+			if ref.Kind == w.kind.Kind && !there[key{t.Name, ref.Named()}] {
+				w.c.queue.AddAfter(t.Name, patience)
 			}
 		}
 	}
