@@ -94,6 +94,17 @@ func (d *templated) testDefault(t *testing.T) {
 			t.Errorf("%v", got.Labels)
 		}
 	}
+	for spec, want := range map[string]string{`{}`: "later", `{"template":"team"}`: "team"} {
+		body := []byte(`{"apiVersion":"v1","kind":"Tenant","metadata":{"name":"applied-` + want + `"},"spec":` + spec +
+			`}`)
+		for range 2 { // it is made, and then it is there
+			got, err := d.tenants.Patch(t.Context(), "applied-"+want, types.ApplyPatchType, body,
+				metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+			if err != nil || got.Spec.Template != want || want == "later" && got.Labels["late"] != "yes" {
+				t.Errorf("applied with %s: %+v, %v", spec, got, err)
+			}
+		}
+	}
 	d.change(t, "later", func(template *tenantapi.TenantTemplate) { template.Spec.Default = false })
 }
 

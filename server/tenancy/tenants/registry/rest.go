@@ -196,7 +196,19 @@ func (r *tenantREST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
+	if forceCreate { // server-side apply makes what is not there
+		info = rest.WrapUpdatedObjectInfo(info, r.fillNew)
+	}
 	return r.store.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
+// fillNew gives a Tenant that is made by an update what Create gives to others.
+func (r *tenantREST) fillNew(ctx context.Context, obj, was runtime.Object) (runtime.Object, error) {
+	t, ok := obj.(*tenantapi.Tenant)
+	if old, _ := was.(*tenantapi.Tenant); !ok || old == nil || old.UID != "" {
+		return obj, nil
+	}
+	return t, r.templates.fill(ctx, t)
 }
 
 // Delete marks a tenant, unless that is forbidden; its controller empties the space and lets it
