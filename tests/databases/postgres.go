@@ -19,13 +19,13 @@ import (
 const Password = "not.for.anybody"
 
 // startTimeout bounds the start of a database server.
-const startTimeout = time.Minute
+const startTimeout = 4 * time.Minute
 
 // PostgreSQL is a running server.
 type PostgreSQL struct {
 	bin, dir string
 	uid, gid uint32
-	process  *process
+	process  *program
 }
 
 // StartPostgreSQL runs a PostgreSQL on a unix socket until the test ends. Its

@@ -15,7 +15,7 @@ import (
 )
 
 // startTimeout bounds the start of an etcd.
-const startTimeout = 60 * time.Second
+const startTimeout = 4 * time.Minute
 
 // Run starts an etcd for the time of the test.
 func Run(t testing.TB) *clientv3.Client {
@@ -54,8 +54,8 @@ func Cluster(t testing.TB, members int) (*clientv3.Client, []*Member) {
 	var configs []*embed.Config
 	var initial []string
 	for i := range members {
-		// Peers have to know the port before it is used.
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		// Peers have to know the port before it is used. No client has one at this address.
+		listener, err := net.Listen("tcp", "127.0.0.2:0")
 		if err != nil {
 			t.Fatal(err)
 		}
