@@ -78,7 +78,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			ArgsUsage: "[FLAGS]",
 			Usage:     "list snapshots",
 			Aliases:   []string{"ls"},
-			Action:    action(listSnapshots),
+			Action:    action(func(c *call) error { return listSnapshots(c, m) }),
 		},
 			append(snapshotFlags("list what is in S3-compatible storage, too"),
 				outputFlag())...),
@@ -87,7 +87,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			ArgsUsage: "NAME... [FLAGS]",
 			Usage:     "delete snapshots",
 			Before:    takes(1, -1, `the names of snapshots, as "a4s etcd-snapshot list" prints them`),
-			Action:    action(deleteSnapshots),
+			Action:    action(func(c *call) error { return deleteSnapshots(c, m) }),
 		},
 			snapshotFlags("delete them from S3-compatible storage, too")...),
 		leaf(&cli.Command{
@@ -96,7 +96,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			Usage:     "delete the oldest snapshots of a name",
 			Description: "Works on the snapshots of one name and of this node, " +
 				"and keeps the newest ones in each place.",
-			Action: action(pruneSnapshots),
+			Action: action(func(c *call) error { return pruneSnapshots(c, m) }),
 		},
 			append(snapshotFlags("delete from S3-compatible storage, too"),
 				text("name", "", onDemand, "beginning of the `NAME`"),
@@ -141,7 +141,7 @@ func saveSnapshot(c *call, m Modes) error {
 	if err != nil {
 		return err
 	}
-	p, err := places(c, nil, snapshotCompressFlag)
+	p, err := places(c, m, nil, snapshotCompressFlag)
 	if err != nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func saveSnapshot(c *call, m Modes) error {
 	return p.upload(c.ctx, c.out, e.Path)
 }
 
-func listSnapshots(c *call) error {
-	p, err := places(c, nil)
+func listSnapshots(c *call, m Modes) error {
+	p, err := places(c, m, nil)
 	if err != nil {
 		return err
 	}
@@ -189,25 +189,29 @@ func writeSnapshots(out io.Writer, list []archive.Entry) error {
 	return w.Flush()
 }
 
-func deleteSnapshots(c *call) error {
-	p, err := places(c, nil)
+func deleteSnapshots(c *call, m Modes) error {
+	p, err := places(c, m, nil)
+	if err != nil {
+		return err
+	}
+	store, err := p.store(c.ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range c.args {
-		if err := p.remove(c.ctx, c.out, name); err != nil {
+		if err := p.remove(c.ctx, c.out, store, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func pruneSnapshots(c *call) error {
+func pruneSnapshots(c *call, m Modes) error {
 	name, err := snapshotName(c)
 	if err != nil {
 		return err
 	}
-	p, err := places(c, nil, snapshotRetentionFlag, s3RetentionFlag)
+	p, err := places(c, m, nil, snapshotRetentionFlag, s3RetentionFlag)
 	if err != nil {
 		return err
 	}
@@ -216,7 +220,7 @@ func pruneSnapshots(c *call) error {
 		return &problem.Input{Source: "--" + snapshotRetentionFlag, Value: strconv.Itoa(l.SnapshotRetention),
 			Want: "how many to keep, at least 1"}
 	}
-	if p.store != nil && l.S3.Retention < 1 {
+	if p.open != nil && l.S3.Retention < 1 {
 		return &problem.Input{Source: "--" + s3RetentionFlag, Value: strconv.Itoa(l.S3.Retention),
 			Want: "how many to keep, at least 1"}
 	}
@@ -224,12 +228,16 @@ func pruneSnapshots(c *call) error {
 	if err != nil {
 		return err
 	}
+	store, err := p.store(c.ctx)
+	if err != nil {
+		return err
+	}
 	prefix := archive.Prefix(name, node)
 	pruned, err := p.dir.Prune(prefix, l.SnapshotRetention)
-	if p.store != nil {
-		remote, remoteErr := p.store.Prune(c.ctx, prefix, l.S3.Retention)
+	if store != nil {
+		remote, remoteErr := store.Prune(c.ctx, prefix, l.S3.Retention)
 		for _, name := range remote {
-			pruned = append(pruned, p.store.URL(name))
+			pruned = append(pruned, store.URL(name))
 		}
 		err = errors.Join(err, remoteErr)
 	}
@@ -252,19 +260,20 @@ func restoreSnapshot(c *call, m Modes) (err error) {
 		}
 		snap, overrides = name, []string{"--etcd-s3=true", "--etcd-s3-bucket=" + bucket, "--etcd-s3-folder=" + folder}
 	}
-	p, err := places(c, overrides)
+	p, err := places(c, m, overrides)
 	if err != nil {
 		return err
 	}
 	l := p.local
 	var path string
-	if remote || p.store != nil && !strings.ContainsRune(snap, filepath.Separator) {
+	named := !strings.ContainsRune(snap, filepath.Separator)
+	if remote || p.open != nil && named && !l.S3.InSecret() {
 		var release func() error
 		if path, release, err = p.fetch(c.ctx, snap); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, release()) }()
-	} else if path, err = p.dir.Find(snap); err != nil {
+	} else if path, err = p.localOnly(snap); err != nil {
 		return err
 	}
 	done, err := m.RestoreSnapshot(c.ctx,

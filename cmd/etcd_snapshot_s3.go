@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -70,10 +71,10 @@ func parseS3(url string) (bucket, folder, name string, err error) {
 
 // upload copies a saved snapshot to the store, if there is one.
 func (p *snapshotPlaces) upload(ctx context.Context, out io.Writer, file string) error {
-	if p.store == nil {
+	if p.open == nil {
 		return nil
 	}
-	url, err := p.store.Upload(ctx, file)
+	_, url, err := archive.Upload(ctx, p.open, file)
 	if err != nil {
 		return err
 	}
@@ -84,33 +85,45 @@ func (p *snapshotPlaces) upload(ctx context.Context, out io.Writer, file string)
 // list returns what both places have. With an error it returns what it found.
 func (p *snapshotPlaces) list(ctx context.Context) ([]archive.Entry, error) {
 	list, err := p.dir.List()
-	if err != nil || p.store == nil {
+	if err != nil || p.open == nil {
 		return list, err
 	}
-	remote, err := p.store.List(ctx)
+	store, err := p.open(ctx)
+	if err != nil {
+		return list, err
+	}
+	remote, err := store.List(ctx)
 	return append(list, remote...), err
 }
 
-// remove removes a snapshot wherever it is.
-func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, name string) error {
+// store opens the store, nil if there is none.
+func (p *snapshotPlaces) store(ctx context.Context) (*archive.Bucket, error) {
+	if p.open == nil {
+		return nil, nil //nolint:nilnil // there need not be one
+	}
+	return p.open(ctx)
+}
+
+// remove removes a snapshot wherever it is; store may be nil.
+func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, store *archive.Bucket, name string) error {
 	err := p.dir.Delete(name)
 	if err == nil {
 		_, err = problem.Show(out, "deleted %s\n", name)
 	}
 	var absent *problem.Input // no such file
-	if p.store == nil || err != nil && !errors.As(err, &absent) {
+	if store == nil || err != nil && !errors.As(err, &absent) {
 		return err
 	}
-	found, remoteErr := p.store.Delete(ctx, name)
+	found, remoteErr := store.Delete(ctx, name)
 	switch {
 	case remoteErr != nil:
 		return remoteErr
 	case !found && err != nil:
-		return errors.Join(err, fmt.Errorf("nor is it in %s", p.store.Location()))
+		return errors.Join(err, fmt.Errorf("nor is it in %s", store.Location()))
 	case !found:
 		return nil
 	}
-	_, err = problem.Show(out, "deleted %s\n", p.store.URL(name))
+	_, err = problem.Show(out, "deleted %s\n", store.URL(name))
 	return err
 }
 
@@ -120,9 +133,13 @@ func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, r
 		return "", nil,
 			&problem.Input{Source: "snapshot", Value: name, Want: `a name that "a4s etcd-snapshot list" prints`}
 	}
-	file, release, err = p.dir.Fetch(name, func(w io.Writer) error { return p.store.Download(ctx, name, w) })
+	store, err := p.open(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	file, release, err = p.dir.Fetch(name, func(w io.Writer) error { return store.Download(ctx, name, w) })
 	if errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrFormat) {
-		err = &problem.Input{Source: "snapshot", Value: p.store.URL(name), Err: err,
+		err = &problem.Input{Source: "snapshot", Value: store.URL(name), Err: err,
 			Want: `one that "a4s etcd-snapshot save" uploaded`}
 	}
 	if err != nil {
@@ -137,12 +154,12 @@ func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, r
 type snapshotPlaces struct {
 	local *config.Local
 	dir   archive.Dir
-	store *archive.Bucket // nil if there is none
+	open  archive.Open // of the store, nil if there is none
 }
 
 // places reads the settings of a command with snapshotFlags. Overrides are
 // flags that come last.
-func places(c *call, overrides []string, more ...string) (*snapshotPlaces, error) {
+func places(c *call, m Modes, overrides []string, more ...string) (*snapshotPlaces, error) {
 	args := givenFlags(c, append(append([]string{"config", "data-dir", snapshotDirFlag}, s3Names()...), more...)...)
 	src := source(append(args, overrides...))
 	src.CheckS3 = true
@@ -151,8 +168,26 @@ func places(c *call, overrides []string, more ...string) (*snapshotPlaces, error
 		return nil, err
 	}
 	p := &snapshotPlaces{local: l, dir: archive.Dir(l.SnapshotDir)}
-	if l.S3.Enabled {
-		p.store, err = archive.NewBucket(&l.S3)
+	if !l.S3.Enabled {
+		return p, nil
 	}
+	p.open, err = m.SnapshotStore(&l.S3, func() (corev1.CoreV1Interface, error) {
+		client, err := clientOf(l.Kubeconfig, "admin kubeconfig")
+		if err != nil {
+			return nil, err
+		}
+		return client.kube.CoreV1(), nil
+	})
 	return p, err
+}
+
+// localOnly finds the snapshot to restore if its store is one that only a running server knows.
+func (p *snapshotPlaces) localOnly(snap string) (path string, err error) {
+	path, err = p.dir.Find(snap)
+	if err == nil || p.open == nil || !p.local.S3.InSecret() {
+		return path, err
+	}
+	return "", errors.Join(err, &problem.Input{Source: config.Dashed("etcd-s3-config-secret"),
+		Value: p.local.S3.ConfigSecret, Err: errors.New("there is no API to read it from during a restore"),
+		Want: "a file that is here, or the other settings of S3, which are used instead of the Secret"})
 }

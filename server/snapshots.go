@@ -7,12 +7,14 @@ import (
 	"github.com/robfig/cron/v3"
 	"github.com/sirupsen/logrus"
 	"go.uber.org/zap"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/dsn"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/bucketof"
 )
 
 // startSnapshots saves the control plane on a schedule, unless that is turned
@@ -25,11 +27,11 @@ func startSnapshots(ctx context.Context, group *component.Group, cfg *config.Ser
 	if err != nil {
 		return fmt.Errorf("--etcd-snapshot-schedule-cron: %w", err)
 	}
-	var store *archive.Bucket
-	if cfg.EtcdS3.Enabled {
-		if store, err = archive.NewBucket(&cfg.EtcdS3); err != nil {
-			return err
-		}
+	store, err := bucketof.Settings(&cfg.EtcdS3, func() (corev1.CoreV1Interface, error) {
+		return corev1.NewForConfig(s.files.restConfig(s.files.pki.Supervisor))
+	})
+	if err != nil {
+		return err
 	}
 	group.Start(ctx, snapshots.Scheduled(snapshots.Options{
 		ServerDir: s.files.dir,

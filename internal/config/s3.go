@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +36,16 @@ type EtcdS3 struct {
 	Timeout string
 	// Retention is how many scheduled snapshots are kept; 0 is all of them.
 	Retention int
+	// ConfigSecret is the name of a Secret that has the rest but Enabled and Retention, if
+	// nothing of that is given here. See InSecret.
+	ConfigSecret string
+	// Proxy is the URL of the proxy that the server is reached through, or NoProxy. Without it
+	// the environment decides.
+	Proxy string
+	// EndpointCAs is what a file of EndpointCA would hold. Only a Secret has it.
+	EndpointCAs string
+
+	ofSecret bool // values are those of ConfigSecret
 }
 
 // Limit is Timeout as a duration.
@@ -93,6 +105,12 @@ func s3Settings(s *EtcdS3) []Setting {
 		{Name: "etcd-s3-retention", Env: "A4S_ETCD_S3_RETENTION", Category: catSnapshots,
 			Placeholder: "NUMBER", Default: "5",
 			Usage: "how many scheduled snapshots are kept in S3; 0 is all", target: &s.Retention},
+		{Name: "etcd-s3-proxy", Env: "A4S_ETCD_S3_PROXY", Category: catSnapshots, Placeholder: "URL",
+			DefaultText: "HTTPS_PROXY and NO_PROXY of the environment",
+			Usage:       "proxy to the S3 server, or " + NoProxy, target: &s.Proxy},
+		{Name: s3ConfigSecret, Env: "A4S_ETCD_S3_CONFIG_SECRET", Category: catSnapshots, Placeholder: "NAME",
+			Usage:  "Secret in kube-system with the settings of S3, if no other of them is given",
+			target: &s.ConfigSecret},
 	}
 }
 
@@ -119,10 +137,20 @@ func (c *checker) s3(s *EtcdS3) {
 	if !s.Enabled {
 		return
 	}
+	if s.Retention < 0 {
+		c.bad("etcd-s3-retention", strconv.Itoa(s.Retention), "a number from 1, or 0 to keep all")
+	}
+	if s.ConfigSecret != "" && !secretName.MatchString(s.ConfigSecret) {
+		c.bad(s3ConfigSecret, s.ConfigSecret, "the name of a Secret in kube-system")
+	}
+	if s.InSecret() {
+		return // it is checked when it is read
+	}
 	c.s3Endpoint(s)
+	c.s3Proxy(s)
 	c.absolute("etcd-s3-endpoint-ca", s.EndpointCA)
 	c.file("etcd-s3-endpoint-ca", s.EndpointCA)
-	if s.Insecure && (s.EndpointCA != "" || s.SkipSSLVerify) {
+	if s.Insecure && (s.EndpointCA != "" || s.EndpointCAs != "" || s.SkipSSLVerify) {
 		c.fail("etcd-s3-insecure", "", errors.New("there is no certificate to check without TLS"),
 			"it without --etcd-s3-endpoint-ca and --etcd-s3-skip-ssl-verify")
 	}
@@ -130,12 +158,13 @@ func (c *checker) s3(s *EtcdS3) {
 	switch aws := strings.HasSuffix(host, ".amazonaws.com"); {
 	case s.AccessKey == "" && s.SecretKey == "" && aws: // the role of the machine
 	case s.AccessKey == "":
-		c.fail("etcd-s3-access-key", "", ErrNoValue, "the access key, or AWS_ACCESS_KEY_ID in the environment")
+		c.fail("etcd-s3-access-key", "", ErrNoValue, "the access key"+s.OrVariable("AWS_ACCESS_KEY_ID")+s.whole())
 	case s.SecretKey == "":
-		c.fail("etcd-s3-secret-key", "", ErrNoValue, "the secret key, or AWS_SECRET_ACCESS_KEY in the environment")
+		c.fail("etcd-s3-secret-key", "", ErrNoValue,
+			"the secret key"+s.OrVariable("AWS_SECRET_ACCESS_KEY")+s.whole())
 	}
 	if s.Bucket == "" {
-		c.fail("etcd-s3-bucket", "", ErrNoValue, "the name of a bucket")
+		c.fail("etcd-s3-bucket", "", ErrNoValue, "the name of a bucket"+s.whole())
 	} else if strings.ContainsAny(s.Bucket, "/: ") {
 		c.bad("etcd-s3-bucket", s.Bucket, "the name of a bucket alone; what is behind a slash is --etcd-s3-folder")
 	}
@@ -143,8 +172,17 @@ func (c *checker) s3(s *EtcdS3) {
 	if limit, err := time.ParseDuration(s.Timeout); err != nil || limit <= 0 {
 		c.bad("etcd-s3-timeout", s.Timeout, Duration.Want())
 	}
-	if s.Retention < 0 {
-		c.bad("etcd-s3-retention", strconv.Itoa(s.Retention), "a number from 1, or 0 to keep all")
+}
+
+func (c *checker) s3Proxy(s *EtcdS3) {
+	if s.Proxy == "" || s.Proxy == NoProxy {
+		return
+	}
+	u, err := url.Parse(s.Proxy)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
+		// There may be a password in it, and in what url.Parse says.
+		c.fail("etcd-s3-proxy", "", errors.New("it is not the URL of a proxy"),
+			"a URL such as http://192.0.2.10:3128, or "+NoProxy)
 	}
 }
 

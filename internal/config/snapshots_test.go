@@ -63,6 +63,14 @@ func TestS3Settings(t *testing.T) {
 		{"--etcd-s3 " + keys + "--etcd-s3-endpoint-ca=/nonexistent", "--etcd-s3-endpoint-ca"},
 		{"--etcd-s3 " + keys + "--etcd-s3-insecure --etcd-s3-skip-ssl-verify", "--etcd-s3-insecure"},
 		{"--etcd-s3 --datastore-endpoint=sqlite " + keys, "--etcd-s3"},
+		{"--etcd-s3 --etcd-s3-proxy=none " + keys, ""},
+		{"--etcd-s3 --etcd-s3-proxy=http://u:s3cret@h:3128 " + keys, ""},
+		{"--etcd-s3 --etcd-s3-proxy=u:s3cret@h:3128 " + keys, "--etcd-s3-proxy"},
+		{"--etcd-s3 --etcd-s3-proxy=ftp://u:s3cret@h " + keys, "--etcd-s3-proxy"},
+		{"--etcd-s3 --etcd-s3-config-secret=s3", ""},
+		{"--etcd-s3 --etcd-s3-config-secret=s3 --etcd-s3-retention=9", ""},
+		{"--etcd-s3 --etcd-s3-config-secret=s3 --etcd-s3-retention=-1", "--etcd-s3-retention"},
+		{"--etcd-s3 --etcd-s3-config-secret=kube-system/s3", "--etcd-s3-config-secret"},
 	} {
 		s, _, err := LoadServer(Source{Args: strings.Fields(tc.args), DefaultFile: "/nonexistent"})
 		var in *problem.Input

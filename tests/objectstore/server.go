@@ -11,12 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 	tool         = "github.com/versity/versitygw/cmd/versitygw"
 	buildTimeout = 8 * time.Minute
-	startTimeout = time.Minute
+	startTimeout = 4 * time.Minute
 )
 
 // Server is a running S3 server.
@@ -113,14 +113,14 @@ func Start(tb testing.TB, program string) *Server {
 	defer log.Close() //nolint:errcheck // the server has it, too
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	wait, err := process.Start(cmd)
+	if err != nil {
 		tb.Fatal(err)
 	}
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // killed below
+		_ = wait() // killed below
 	}()
 	tb.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -135,7 +135,7 @@ func Start(tb testing.TB, program string) *Server {
 
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.2:0") // no client has a port at this address meanwhile
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -44,7 +44,7 @@ type Options struct {
 	Zap *zap.Logger
 	// Store is where scheduled snapshots are copied to, and StoreKeep how many
 	// are kept there; optional.
-	Store     *archive.Bucket
+	Store     archive.Open
 	StoreKeep int
 	// Observe is told how each scheduled snapshot ended; optional.
 	Observe func(took time.Duration, err error)
@@ -213,7 +213,7 @@ func pruneLocal(o Options, keep int, log *logrus.Entry) error {
 
 func copyAndPrune(ctx context.Context, o Options, e *archive.Entry, log *logrus.Entry) error {
 	started := time.Now()
-	url, err := o.Store.Upload(ctx, e.Path)
+	store, url, err := archive.Upload(ctx, o.Store, e.Path)
 	if err != nil {
 		return err
 	}
@@ -221,21 +221,25 @@ func copyAndPrune(ctx context.Context, o Options, e *archive.Entry, log *logrus.
 	if o.StoreKeep < 1 {
 		return nil
 	}
-	pruned, err := o.Store.Prune(ctx, archive.Prefix(o.Name, o.Node), o.StoreKeep)
+	pruned, err := store.Prune(ctx, archive.Prefix(o.Name, o.Node), o.StoreKeep)
 	for _, name := range pruned {
-		log.Infof("Deleted snapshot %s: %d newer ones are kept", o.Store.URL(name), o.StoreKeep)
+		log.Infof("Deleted snapshot %s: %d newer ones are kept", store.URL(name), o.StoreKeep)
 	}
 	return err
 }
 
 // checkStore warns of settings that would fail at midnight only.
-func checkStore(ctx context.Context, store *archive.Bucket, log *logrus.Entry) {
-	if store == nil {
+func checkStore(ctx context.Context, open archive.Open, log *logrus.Entry) {
+	if open == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := store.Check(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	store, err := open(ctx)
+	if err == nil {
+		err = store.Check(ctx)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
 		log.WithError(err).Warn("S3 storage for snapshots does not work now; it is tried again with the next snapshot")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/bucketof"
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
@@ -44,6 +45,7 @@ func (m *machine) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	app := cmd.NewApp(cmd.Modes{
+		SnapshotStore: bucketof.Settings,
 		SaveSnapshot: func(_ context.Context, s *cmd.SnapshotSave) (*archive.Entry, error) {
 			return take(t, s.Dir, s.Name, 100), nil
 		},

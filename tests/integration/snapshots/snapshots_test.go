@@ -31,7 +31,7 @@ import (
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
-const soon = time.Minute
+const soon = 4 * time.Minute
 
 // controlPlane is a server directory and, while it runs, its datastore.
 type controlPlane struct {
@@ -404,7 +404,7 @@ func TestScheduleCopiesToS3(t *testing.T) {
 	}
 	results := make(chan error, 100)
 	o := c.options()
-	o.Store, o.StoreKeep = store, 2
+	o.Store, o.StoreKeep = func(context.Context) (*archive.Bucket, error) { return store, nil }, 2
 	o.Observe = func(_ time.Duration, err error) { results <- err }
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
 	defer func() {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,9 @@ type Bucket struct {
 	prefix string                   // of keys: the folder and a slash
 }
 
+// Open gives the bucket as its settings are now.
+type Open func(ctx context.Context) (*Bucket, error)
+
 // NewBucket returns the store that the settings describe, which were checked. It
 // sends nothing yet.
 func NewBucket(cfg *config.EtcdS3) (*Bucket, error) {
@@ -68,7 +72,7 @@ func NewBucket(cfg *config.EtcdS3) (*Bucket, error) {
 		BucketLookup: lookup, MaxRetries: tries,
 	})
 	if err != nil {
-		return nil, &problem.Input{Source: flagEndpoint, Value: cfg.Endpoint, Err: err,
+		return nil, &problem.Input{Source: cfg.Source(setEndpoint), Value: cfg.Endpoint, Err: err,
 			Want: "a host such as s3.example.com or 192.0.2.10:9000"}
 	}
 	client.SetAppInfo("a4s", version.Version)
@@ -78,7 +82,7 @@ func NewBucket(cfg *config.EtcdS3) (*Bucket, error) {
 
 func newTransport(cfg *config.EtcdS3) (*http.Transport, error) {
 	t := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
+		Proxy:               proxyOf(cfg),
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     time.Minute,
@@ -88,22 +92,41 @@ func newTransport(cfg *config.EtcdS3) (*http.Transport, error) {
 		// The file has its own compression.
 		DisableCompression: true,
 	}
-	if cfg.EndpointCA == "" {
+	if cfg.EndpointCA == "" && cfg.EndpointCAs == "" {
 		return t, nil
 	}
 	bad := func(err error) error {
-		return &problem.Input{Source: flagCA, Value: cfg.EndpointCA, Err: err,
-			Want: "a file of certificates in PEM form"}
+		return &problem.Input{Source: cfg.Source(setCA), Value: cfg.EndpointCA, Err: err,
+			Want: "certificates in PEM form"}
 	}
-	pem, err := os.ReadFile(cfg.EndpointCA)
-	if err != nil {
-		return nil, bad(err)
+	pem := []byte(cfg.EndpointCAs)
+	if cfg.EndpointCA != "" {
+		var err error
+		if pem, err = os.ReadFile(cfg.EndpointCA); err != nil {
+			return nil, bad(err)
+		}
 	}
 	t.TLSClientConfig.RootCAs = x509.NewCertPool()
 	if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
 		return nil, bad(errors.New("it has none"))
 	}
 	return t, nil
+}
+
+// proxyOf finds the proxy of a request.
+func proxyOf(cfg *config.EtcdS3) func(*http.Request) (*url.URL, error) {
+	switch cfg.Proxy {
+	case "":
+		return http.ProxyFromEnvironment
+	case config.NoProxy:
+		return http.ProxyURL(nil)
+	}
+	// It was checked. What url.Parse says of it is not shown: it may have a password.
+	u, err := url.Parse(cfg.Proxy)
+	if err != nil {
+		err = errors.New("it is not the URL of a proxy")
+	}
+	return func(*http.Request) (*url.URL, error) { return u, err }
 }
 
 // Location is the URL of the folder.
@@ -118,7 +141,8 @@ func (s *Bucket) URL(name string) string { return s.Location() + "/" + name }
 func (s *Bucket) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.role != nil {
 		if _, err := s.role.GetWithContext(s.core.CredContext()); err != nil {
-			return nil, nil, &problem.Input{Source: flagAccessKey, Err: fmt.Errorf("the machine has no role: %w", err),
+			return nil, nil, &problem.Input{Source: s.at(setAccessKey),
+				Err:  fmt.Errorf("the machine has no role: %w", err),
 				Want: "it and --etcd-s3-secret-key, or a machine on AWS with a role"}
 		}
 	}
@@ -142,18 +166,29 @@ func (s *Bucket) Check(ctx context.Context) error {
 
 // NotCopiedError means that a snapshot is on this machine only.
 type NotCopiedError struct {
-	// Path is that of the file, URL the one that it should have had.
+	// Path is that of the file, URL the one that it should have had, "" if that is not known.
 	Path, URL string
 	Err       error
 }
 
 // Error says where the snapshot is and why it is not elsewhere.
 func (e *NotCopiedError) Error() string {
-	return fmt.Sprintf("the snapshot is kept as %s, but copying it to %s failed: %v", e.Path, e.URL, e.Err)
+	return fmt.Sprintf("the snapshot is kept as %s, but copying it to %s failed: %v", e.Path,
+		cmp.Or(e.URL, "S3 storage"), e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *NotCopiedError) Unwrap() error { return e.Err }
+
+// Upload copies a snapshot to what open gives. It returns that and the URL, or a NotCopiedError.
+func Upload(ctx context.Context, open Open, path string) (*Bucket, string, error) {
+	s, err := open(ctx)
+	if err != nil {
+		return nil, "", &NotCopiedError{Path: path, Err: err}
+	}
+	url, err := s.Upload(ctx, path)
+	return s, url, err
+}
 
 // Upload copies a snapshot to the store and reads it back. It returns the URL,
 // or a NotCopiedError.
@@ -195,7 +230,7 @@ func (s *Bucket) upload(ctx context.Context, path string) (url string, err error
 	}
 	if !bytes.Equal(sum.Sum(nil), back.Sum(nil)) {
 		err := &problem.Input{
-			Source: flagEndpoint,
+			Source: s.at(setEndpoint),
 			Err:    fmt.Errorf("%s returns another content for %s than it was given", s.cfg.Endpoint, s.URL(name)),
 			Want:   "storage that keeps what it is given",
 		}

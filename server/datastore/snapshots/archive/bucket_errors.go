@@ -13,21 +13,26 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// Flags that errors name.
+// Settings that errors name.
 const (
-	flagEndpoint  = "--etcd-s3-endpoint"
-	flagCA        = "--etcd-s3-endpoint-ca"
-	flagAccessKey = "--etcd-s3-access-key"
-	flagSecretKey = "--etcd-s3-secret-key"
-	flagToken     = "--etcd-s3-session-token"
-	flagBucket    = "--etcd-s3-bucket"
-	flagRegion    = "--etcd-s3-region"
-	flagInsecure  = "--etcd-s3-insecure"
-	flagTimeout   = "--etcd-s3-timeout"
+	setEndpoint  = "etcd-s3-endpoint"
+	setCA        = "etcd-s3-endpoint-ca"
+	setAccessKey = "etcd-s3-access-key"
+	setSecretKey = "etcd-s3-secret-key"
+	setToken     = "etcd-s3-session-token"
+	setBucket    = "etcd-s3-bucket"
+	setRegion    = "etcd-s3-region"
+	setInsecure  = "etcd-s3-insecure"
+	setTimeout   = "etcd-s3-timeout"
+	setProxy     = "etcd-s3-proxy"
 )
+
+// at says where a setting of the bucket is to be changed.
+func (s *Bucket) at(setting string) string { return s.cfg.Source(setting) }
 
 // explainObject is explain for a request for one snapshot.
 func (s *Bucket) explainObject(name, doing string, err error) error {
@@ -46,8 +51,9 @@ func (s *Bucket) explain(doing string, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &problem.Input{Source: flagTimeout, Value: s.cfg.Timeout, Err: fmt.Errorf("%s did not end in time: %w",
-			s.cfg.Endpoint, err), Want: "a longer time, or a faster connection"}
+		return &problem.Input{Source: s.at(setTimeout), Value: s.cfg.Timeout,
+			Err:  fmt.Errorf("%s did not end in time: %w", s.cfg.Endpoint, err),
+			Want: "a longer time, or a faster connection"}
 	}
 	var r minio.ErrorResponse
 	if errors.As(err, &r) {
@@ -62,9 +68,9 @@ func (s *Bucket) explain(doing string, err error) error {
 	if errors.As(err, &dns) || errors.As(err, &op) || errors.As(err, &u) || errors.Is(err, io.ErrUnexpectedEOF) {
 		want := "an S3 server that this machine reaches"
 		if proxy := s.proxy(); proxy != "" {
-			want += ", through the proxy " + proxy + " or, with NO_PROXY, without"
+			want += ", through the proxy " + proxy + " or, with " + s.without() + ", without"
 		}
-		return &problem.Input{Source: flagEndpoint,
+		return &problem.Input{Source: s.at(setEndpoint),
 			Err: fmt.Errorf("the connection to %s failed: %w", s.cfg.Endpoint, err), Want: want}
 	}
 	return fmt.Errorf("S3 storage %s at %s: %w", s.Location(), s.cfg.Endpoint, err)
@@ -72,11 +78,19 @@ func (s *Bucket) explain(doing string, err error) error {
 
 // proxy is the one that requests go through, "" if there is none.
 func (s *Bucket) proxy() string {
-	u, err := http.ProxyFromEnvironment(&http.Request{URL: s.core.EndpointURL()})
+	u, err := proxyOf(&s.cfg)(&http.Request{URL: s.core.EndpointURL()})
 	if err != nil || u == nil {
 		return ""
 	}
 	return u.Redacted()
+}
+
+// without is what makes requests go without the proxy.
+func (s *Bucket) without() string {
+	if s.cfg.Proxy == "" {
+		return "NO_PROXY"
+	}
+	return s.at(setProxy) + " " + config.NoProxy
 }
 
 func (s *Bucket) explainTLS(err error) *problem.Input {
@@ -85,19 +99,20 @@ func (s *Bucket) explainTLS(err error) *problem.Input {
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
-	in := &problem.Input{Source: flagCA, Err: fmt.Errorf("%s: %w", s.cfg.Endpoint, err)}
+	in := &problem.Input{Source: s.at(setCA), Err: fmt.Errorf("%s: %w", s.cfg.Endpoint, err)}
 	switch {
 	case errors.As(err, &unknown):
 		in.Want = "the file of the CA that signed the certificate of the S3 server"
 	case errors.As(err, &host):
-		in.Source, in.Want = flagEndpoint, "a name or address that the certificate of the S3 server has; "+
+		in.Source, in.Want = s.at(setEndpoint), "a name or address that the certificate of the S3 server has; "+
 			"with --etcd-s3-bucket-lookup-type=path the bucket is not part of it"
 	case errors.As(err, &invalid):
 		in.Want = "a certificate of the S3 server that is valid"
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record):
-		in.Source, in.Want = flagInsecure, "it, because what answers does not speak TLS, or the port that does"
+		in.Source, in.Want = s.at(setInsecure),
+			"it, because what answers does not speak TLS, or the port that does"
 	case errors.As(err, &alert):
-		in.Source, in.Want = flagEndpoint, "a server that accepts this TLS connection"
+		in.Source, in.Want = s.at(setEndpoint), "a server that accepts this TLS connection"
 	default:
 		return nil
 	}
@@ -111,22 +126,22 @@ func (s *Bucket) explainAnswer(doing string, r *minio.ErrorResponse) error {
 	said := func(text string) error { return fmt.Errorf("%s: %s (%s)", at, text, r.Code) }
 	switch r.Code {
 	case minio.NoSuchBucket:
-		return &problem.Input{Source: flagBucket, Value: s.cfg.Bucket, Err: said("there is no such bucket"),
+		return &problem.Input{Source: s.at(setBucket), Value: s.cfg.Bucket, Err: said("there is no such bucket"),
 			Want: "one that exists"}
 	case minio.InvalidBucketName:
-		return &problem.Input{Source: flagBucket, Value: s.cfg.Bucket, Err: said("no bucket can have this name"),
-			Want: "one that exists"}
+		return &problem.Input{Source: s.at(setBucket), Value: s.cfg.Bucket,
+			Err: said("no bucket can have this name"), Want: "one that exists"}
 	case minio.InvalidAccessKeyID, "XAdminUserNotFound": // the latter is Versity's
-		return &problem.Input{Source: flagAccessKey, Err: said("the access key is not known"),
-			Want: "an access key of this server, or AWS_ACCESS_KEY_ID in the environment"}
+		return &problem.Input{Source: s.at(setAccessKey), Err: said("the access key is not known"),
+			Want: "an access key of this server" + s.cfg.OrVariable("AWS_ACCESS_KEY_ID")}
 	case "SignatureDoesNotMatch":
-		return &problem.Input{Source: flagSecretKey, Err: said("it does not belong to the access key"),
-			Want: "the secret of --etcd-s3-access-key, or AWS_SECRET_ACCESS_KEY in the environment"}
+		return &problem.Input{Source: s.at(setSecretKey), Err: said("it does not belong to the access key"),
+			Want: "the secret of the access key" + s.cfg.OrVariable("AWS_SECRET_ACCESS_KEY")}
 	case "ExpiredToken", "InvalidToken", "InvalidTokenId":
-		return &problem.Input{Source: flagToken, Err: said("the token is not valid, or no longer"),
+		return &problem.Input{Source: s.at(setToken), Err: said("the token is not valid, or no longer"),
 			Want: "the token that came with the keys, or none"}
 	case minio.AccessDenied:
-		return &problem.Input{Source: flagAccessKey, Err: said("it may not " + doing + " in " + s.Location()),
+		return &problem.Input{Source: s.at(setAccessKey), Err: said("it may not " + doing + " in " + s.Location()),
 			Want: "one with the permission to list, read, write and delete objects there"}
 	case "RequestTimeTooSkewed":
 		return &problem.Input{Source: "clock of this machine",
@@ -137,15 +152,15 @@ func (s *Bucket) explainAnswer(doing string, r *minio.ErrorResponse) error {
 		if r.Region != "" {
 			want = r.Region
 		}
-		return &problem.Input{Source: flagRegion, Value: s.cfg.Region,
+		return &problem.Input{Source: s.at(setRegion), Value: s.cfg.Region,
 			Err: said("the bucket is in another region"), Want: want}
 	case fmt.Sprintf("%d %s", r.StatusCode, http.StatusText(r.StatusCode)):
 		// Not an answer in the form of S3.
 		want := "an S3 server"
 		if s.cfg.Insecure {
-			want += "; without " + flagInsecure + " if it speaks TLS"
+			want += "; without " + s.at(setInsecure) + " if it speaks TLS"
 		}
-		return &problem.Input{Source: flagEndpoint, Err: said("what answers is not an S3 server"), Want: want}
+		return &problem.Input{Source: s.at(setEndpoint), Err: said("what answers is not an S3 server"), Want: want}
 	}
 	return fmt.Errorf("S3 storage %s at %s: cannot %s: %w (%s)", s.Location(), at, doing, *r, r.Code)
 }
