@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/a4s-io/a4s/internal/config"
 )
 
 // Where the containerd carried in a4s is, for ctr.
@@ -32,6 +34,24 @@ func ctrCommand(m Modes) *cli.Command {
 				}
 			}
 			return m.Ctr(c.ctx, c.args)
+		}),
+	})
+}
+
+func crictlCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "crictl",
+		ArgsUsage: "[ARGUMENTS OF CRICTL]",
+		Usage:     "run crictl against the container runtimes of this node",
+		Description: "It sees what the kubelet sees: the pods and containers of all runtimes. Another endpoint is\n" +
+			"that of --runtime-endpoint, else $CONTAINER_RUNTIME_ENDPOINT.",
+		SkipFlagParsing: true,
+		Action: action(func(c *call) error {
+			l, err := config.LoadLocal(source(nil))
+			if err != nil {
+				return err
+			}
+			return m.Crictl(c.ctx, l.DataDir, c.args)
 		}),
 	})
 }

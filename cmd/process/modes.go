@@ -28,6 +28,7 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/bucketof"
 )
 
 // StopSignals ask servers, agents and the commands of a4s itself to end.
@@ -49,10 +50,12 @@ func Modes(exit func(code int)) cmd.Modes {
 		RotateCA:        rotateCA,
 		SaveSnapshot:    saveSnapshot,
 		RestoreSnapshot: restoreSnapshot,
+		SnapshotStore:   bucketof.Settings,
 		SupportBundle:   supportbundle.Run,
 
 		Kubectl: func(ctx context.Context, run *cmd.KubectlRun) error { return runKubectl(ctx, run, exit) },
 		Ctr:     runCtr,
+		Crictl:  runCrictl,
 
 		VMRuntime: runVMRuntime,
 	}

@@ -9,6 +9,9 @@
 // hold; an old version is removed only when no process runs from it, because
 // the pods of a running shim outlive a restart of a4s.
 //
-// The agent's wiring imports it. The package compiles without a payload; then
+// Programs for people (crictl) are in an archive of their own, by the same rules, so that a start neither
+// writes nor checks them: they are extracted when somebody runs one.
+//
+// The agent's wiring and that of commands import it. The package compiles without a payload; then
 // Extract says so.
 package payload

@@ -28,36 +28,56 @@ const tmpPrefix = ".tmp-"
 // lockPoll is how often a held lock is tried again.
 const lockPoll = 100 * time.Millisecond
 
-func extract(ctx context.Context, dataDir string, manifest, archive []byte) (*Payload, error) {
-	m, err := format.ParseManifest(manifest)
+// extract also removes superseded versions but for those of keep.
+func extract(ctx context.Context, dataDir string, manifest, archive []byte, keep ...string) (*Payload, error) {
+	dir, err := place(ctx, dataDir, manifest, archive, func(log *logrus.Entry, root, sum string) {
+		prune(log, root, append(keep, sum)...)
+	})
 	if err != nil {
 		return nil, err
+	}
+	return in(dir), nil
+}
+
+func extractTool(ctx context.Context, dataDir, name string, manifest, archive []byte) (string, error) {
+	dir, err := place(ctx, dataDir, manifest, archive, func(*logrus.Entry, string, string) {})
+	return filepath.Join(dir, "bin", name), err
+}
+
+// place makes what the manifest says available below dataDir and returns its directory. Then comes what
+// is done before another process may look.
+func place(
+	ctx context.Context, dataDir string, manifest, archive []byte, then func(log *logrus.Entry, root, sum string),
+) (dir string, err error) {
+	m, err := format.ParseManifest(manifest)
+	if err != nil {
+		return "", err
 	}
 	dataDir, err = filepath.Abs(dataDir)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	root := filepath.Join(dataDir, "data")
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return nil, precondition(dataDir, err)
+		return "", precondition(dataDir, err)
 	}
 	if err := checkExec(dataDir, root); err != nil {
-		return nil, err
+		return "", err
 	}
 	unlock, err := lock(ctx, filepath.Join(root, ".lock"))
 	if err != nil {
-		return nil, precondition(dataDir, err)
+		return "", precondition(dataDir, err)
 	}
 	defer unlock()
 
 	log := logrus.WithField("component", "payload")
 	removeStale(log, root)
-	dir := filepath.Join(root, m.ArchiveSHA256)
+	dir = filepath.Join(root, m.ArchiveSHA256)
 	if err := install(log, root, dir, m, archive); err != nil {
-		return nil, precondition(dataDir, err)
+		return "", precondition(dataDir, err)
 	}
-	prune(log, root, m.ArchiveSHA256)
-	return in(dir), nil
+	then(log, root, m.ArchiveSHA256)
+	return dir, nil
 }
 
 // install makes dir hold what the manifest says.

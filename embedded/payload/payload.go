@@ -43,18 +43,45 @@ type Payload struct {
 // superseded versions that nothing runs from. A failed property of the file
 // system is a *problem.Precondition.
 func Extract(ctx context.Context, dataDir string) (*Payload, error) {
-	manifest, err := carried.ReadFile("archive/" + format.ManifestName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotBuilt
-	}
+	manifest, archive, err := read(format.ManifestName, format.ArchiveName)
 	if err != nil {
 		return nil, err
 	}
-	archive, err := carried.ReadFile("archive/" + format.ArchiveName)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotBuilt, err)
+	// The tools of this version are no superseded version. A node does without them.
+	var keep []string
+	if tools, _, err := read(format.ToolsManifestName, format.ToolsArchiveName); err == nil {
+		m, err := format.ParseManifest(tools)
+		if err != nil {
+			return nil, err
+		}
+		keep = append(keep, m.ArchiveSHA256)
 	}
-	return extract(ctx, dataDir, manifest, archive)
+	return extract(ctx, dataDir, manifest, archive, keep...)
+}
+
+// ExtractTool makes a program for people available below dataDir, and returns its path. Nothing is
+// extracted before somebody asks for it, and no other version is removed: a server that has not been
+// restarted yet uses its own.
+func ExtractTool(ctx context.Context, dataDir, name string) (string, error) {
+	manifest, archive, err := read(format.ToolsManifestName, format.ToolsArchiveName)
+	if err != nil {
+		return "", err
+	}
+	return extractTool(ctx, dataDir, name, manifest, archive)
+}
+
+func read(manifestName, archiveName string) (manifest, archive []byte, err error) {
+	manifest, err = carried.ReadFile("archive/" + manifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, ErrNotBuilt
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if archive, err = carried.ReadFile("archive/" + archiveName); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotBuilt, err)
+	}
+	return manifest, archive, nil
 }
 
 // in names the parts of the payload at dir.

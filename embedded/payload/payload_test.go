@@ -302,3 +302,42 @@ func TestCarriedPayload(t *testing.T) {
 		t.Errorf("the sandbox image: %v", err)
 	}
 }
+
+// TestTools: they are beside the programs of a node, which a start removes when it has others and the
+// tools do not.
+func TestTools(t *testing.T) {
+	dataDir := t.TempDir()
+	manifest, archive := version(t, "1")
+	p := mustExtract(t, dataDir, manifest, archive)
+	tools, toolsManifest, err := format.PackTools([]format.File{{Path: "bin/crictl", Data: []byte("crictl 1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := extractTool(t.Context(), dataDir, "crictl", toolsManifest, tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantContent(t, path, "crictl 1", 0o755)
+	wantContent(t, p.RuncPath, "runc 1", 0o755) // of a server that was not restarted yet
+	if err := os.WriteFile(path, []byte("another"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if path, err = extractTool(t.Context(), dataDir, "crictl", toolsManifest, tools); err != nil {
+		t.Fatal(err)
+	}
+	wantContent(t, path, "crictl 1", 0o755)
+
+	newer, newerArchive := version(t, "2")
+	sum := filepath.Base(filepath.Dir(filepath.Dir(path)))
+	if _, err := extract(t.Context(), dataDir, newer, newerArchive, sum); err != nil {
+		t.Fatal(err)
+	}
+	wantContent(t, path, "crictl 1", 0o755)
+	if _, err := os.Stat(p.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the superseded version is still there: %v", err)
+	}
+	mustExtract(t, dataDir, newer, newerArchive)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the tools of another version are still there: %v", err)
+	}
+}

@@ -14,9 +14,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// prune removes the versions below root that nothing runs from, except keep.
+// prune removes the versions below root that nothing runs from, except those of keep.
 // A version that cannot be removed is only worth a warning.
-func prune(log *logrus.Entry, root, keep string) {
+func prune(log *logrus.Entry, root string, keep ...string) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		log.Warnf("Looking for superseded versions: %v", err)
@@ -24,7 +24,8 @@ func prune(log *logrus.Entry, root, keep string) {
 	}
 	var old []string
 	for _, e := range entries {
-		if sum, err := hex.DecodeString(e.Name()); err == nil && len(sum) == 32 && e.IsDir() && e.Name() != keep {
+		sum, err := hex.DecodeString(e.Name())
+		if err == nil && len(sum) == 32 && e.IsDir() && !slices.Contains(keep, e.Name()) {
 			old = append(old, filepath.Join(root, e.Name()))
 		}
 	}

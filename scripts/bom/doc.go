@@ -3,6 +3,7 @@
 // that with their texts.
 //
 //	bom --binary dist/a4s-linux-amd64 --payload embedded/payload/archive/payload.tar.zst \
+//	    --tools embedded/payload/archive/tools.tar.zst \
 //	    --policy scripts/bom/licenses.yaml --out dist/a4s-linux-amd64
 //
 // It reads the modules from the binaries themselves, as the linker wrote them

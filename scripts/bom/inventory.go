@@ -67,14 +67,20 @@ func cLibraries(program string) []string {
 }
 
 // inventory reads what is in a binary and in the programs it carries.
-func inventory(ctx context.Context, binary, payload string) (*shipment, error) {
+func inventory(ctx context.Context, binary string, archives ...string) (*shipment, error) {
 	tmp, err := os.MkdirTemp("", "a4s-bom-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	if out, err := exec.CommandContext(ctx, "tar", "--zstd", "-xf", payload, "-C", tmp).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("unpacking %s: %w: %s", payload, err, out)
+	for _, archive := range archives {
+		if archive == "" {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, "tar", "--zstd", "-xf", archive, "-C", tmp).CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("unpacking %s: %w: %s", archive, err, out)
+		}
 	}
 	s := &shipment{parts: map[string]*part{}}
 	if err := s.add(ctx, "a4s", binary); err != nil {
@@ -92,7 +98,7 @@ func inventory(ctx context.Context, binary, payload string) (*shipment, error) {
 		return nil, err
 	}
 	if carried == 0 {
-		return nil, fmt.Errorf("%s holds no program under bin/", payload)
+		return nil, fmt.Errorf("%s holds no program under bin/", strings.Join(archives, ", "))
 	}
 	return s, nil
 }

@@ -24,6 +24,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bom", flag.ContinueOnError)
 	binary := flags.String("binary", "", "the a4s `FILE`")
 	payload := flags.String("payload", "", "the `ARCHIVE` of the programs that it carries, .tar.zst")
+	tools := flags.String("tools", "", "the `ARCHIVE` of the tools that it carries, .tar.zst, if it has one")
 	policyFile := flags.String("policy", "", "the `FILE` that says which licences are allowed")
 	out := flags.String("out", "", "`PREFIX` of the files to write: PREFIX.cdx.json, PREFIX.licenses.txt")
 	if err := flags.Parse(args); err != nil {
@@ -36,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	shipped, err := inventory(ctx, *binary, *payload)
+	shipped, err := inventory(ctx, *binary, *payload, *tools)
 	if err != nil {
 		return err
 	}

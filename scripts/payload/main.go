@@ -33,6 +33,15 @@ const (
 	outDir = "embedded/payload/archive"
 )
 
+// crictl is of the minor version of Kubernetes in go.mod, and built as the main module that it is, because
+// its commands cannot be imported.
+const (
+	crictlModule  = "sigs.k8s.io/cri-tools"
+	crictlVersion = "v1.37.0"
+	// crictlSum is the module's hash as go.sum would hold it.
+	crictlSum = "h1:BmTImEoTX3KPXCLwmIU9mfCC8umUqF4R8WibY9eVU9Y="
+)
+
 // seccompHeader is what a machine without libseccomp-dev lacks.
 const seccompHeader = "/usr/include/seccomp.h"
 
@@ -57,29 +66,42 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(tmp)
 	b := builder{ctx: ctx, dir: tmp}
 
-	steps := []func() error{b.shim, b.runc, b.cni, b.pause, b.guest}
+	steps := []func() error{b.shim, b.runc, b.cni, b.pause, b.guest, b.crictl}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	files, err := b.files()
-	if err != nil {
-		return err
+	// Fixed lists, so that a step that made too little fails here.
+	for _, part := range []struct {
+		what, archive, manifest string
+		pack                    func([]format.File) (archive, manifest []byte, err error)
+		files                   []string
+	}{
+		{"payload", format.ArchiveName, format.ManifestName, format.Pack, []string{
+			"bin/containerd-shim-runc-v2", "bin/runc", "bin/cni/bridge", "bin/cni/host-local", "bin/cni/portmap",
+			"images/pause.tar", "guest/init",
+		}},
+		{"tools", format.ToolsArchiveName, format.ToolsManifestName, format.PackTools, []string{"bin/crictl"}},
+	} {
+		files, err := b.files(part.files)
+		if err != nil {
+			return err
+		}
+		archive, manifest, err := part.pack(files)
+		if err != nil {
+			return err
+		}
+		// The manifest last: with an archive of another build it is refused at
+		// run time, never mistaken for a match.
+		if err := atomicfile.Update(filepath.Join(outDir, part.archive), archive, 0o644); err != nil {
+			return err
+		}
+		if err := atomicfile.Update(filepath.Join(outDir, part.manifest), manifest, 0o644); err != nil {
+			return err
+		}
+		report(part.what, files, archive)
 	}
-	archive, manifest, err := format.Pack(files)
-	if err != nil {
-		return err
-	}
-	// The manifest last: with an archive of another build it is refused at
-	// run time, never mistaken for a match.
-	if err := atomicfile.Update(filepath.Join(outDir, format.ArchiveName), archive, 0o644); err != nil {
-		return err
-	}
-	if err := atomicfile.Update(filepath.Join(outDir, format.ManifestName), manifest, 0o644); err != nil {
-		return err
-	}
-	report(files, archive)
 	return nil
 }
 
@@ -143,22 +165,52 @@ func (b builder) runc() error {
 	if _, err := os.Stat(seccompHeader); err != nil {
 		return fmt.Errorf("runc needs the headers of libseccomp (run 'make deps', or install libseccomp-dev): %w", err)
 	}
-	out, err := b.goTool(nil, "mod", "download", "-json", runcModule+"@"+runcVersion)
+	if err := b.reviewed(runcModule, runcVersion, runcSum); err != nil {
+		return err
+	}
+	_, err := b.goTool([]string{"CGO_ENABLED=1", "GOBIN=" + b.path("bin")},
+		"install", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static", runcModule+"@"+runcVersion)
+	return err
+}
+
+// reviewed downloads a module and refuses it if it has another hash.
+func (b builder) reviewed(module, version, sum string) error {
+	out, err := b.goTool(nil, "mod", "download", "-json", module+"@"+version)
 	if err != nil {
 		return err
 	}
 	var got struct{ Sum string }
 	if err := json.Unmarshal(out, &got); err != nil {
-		return fmt.Errorf("reading what the Go tool says of %s: %w", runcModule, err)
+		return fmt.Errorf("reading what the Go tool says of %s: %w", module, err)
 	}
-	if got.Sum != runcSum {
-		return fmt.Errorf("%s@%s has the hash %s, want %s: this is not the source that was reviewed", runcModule,
-			runcVersion, got.Sum, runcSum)
+	if got.Sum != sum {
+		return fmt.Errorf("%s@%s has the hash %s, want %s: this is not the source that was reviewed", module, version,
+			got.Sum, sum)
 	}
-	_, err = b.goTool([]string{"CGO_ENABLED=1", "GOBIN=" + b.path("bin")},
-		"install", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static", runcModule+"@"+runcVersion)
+	return nil
+}
+
+// crictl is refused if Kubernetes has another minor version: they are released together.
+func (b builder) crictl() error {
+	kubernetes, err := b.version("k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	if minor(kubernetes) != minor(crictlVersion) {
+		return fmt.Errorf("crictl %s is not that of Kubernetes %s: raise crictlVersion and crictlSum", crictlVersion,
+			kubernetes)
+	}
+	if err := b.reviewed(crictlModule, crictlVersion, crictlSum); err != nil {
+		return err
+	}
+	_, err = b.goTool([]string{"CGO_ENABLED=0", "GOBIN=" + b.path("bin")}, "install", "-tags", "netgo,osusergo",
+		"-ldflags", "-s -w -X "+crictlModule+"/pkg/version.Version="+crictlVersion,
+		crictlModule+"/cmd/crictl@"+crictlVersion)
 	return err
 }
+
+// minor is v1.37 of v1.37.2.
+func minor(version string) string { return version[:max(0, strings.LastIndex(version, "."))] }
 
 func (b builder) pause() error {
 	if err := b.static(b.path("pause"), "", "./embedded/pause"); err != nil {
@@ -188,14 +240,10 @@ func (b builder) pause() error {
 // guest builds the init program of virtual machines.
 func (b builder) guest() error { return b.static(b.path("guest/init"), "", "./embedded/guest") }
 
-// files reads what the payload consists of. A fixed list, so that a step that
-// made too little fails here.
-func (b builder) files() ([]format.File, error) {
+// files reads the files of an archive.
+func (b builder) files(names []string) ([]format.File, error) {
 	var files []format.File
-	for _, name := range []string{
-		"bin/containerd-shim-runc-v2", "bin/runc",
-		"bin/cni/bridge", "bin/cni/host-local", "bin/cni/portmap", "images/pause.tar", "guest/init",
-	} {
+	for _, name := range names {
 		data, err := os.ReadFile(b.path(name))
 		if err != nil {
 			return nil, err
@@ -205,11 +253,11 @@ func (b builder) files() ([]format.File, error) {
 	return files, nil
 }
 
-func report(files []format.File, archive []byte) {
+func report(what string, files []format.File, archive []byte) {
 	total := 0
 	for _, f := range files {
 		fmt.Printf("  %-32s %6.1f MB\n", f.Path, float64(len(f.Data))/1e6)
 		total += len(f.Data)
 	}
-	fmt.Printf("  %-32s %6.1f MB, %.1f MB compressed\n", "payload", float64(total)/1e6, float64(len(archive))/1e6)
+	fmt.Printf("  %-32s %6.1f MB, %.1f MB compressed\n", what, float64(total)/1e6, float64(len(archive))/1e6)
 }

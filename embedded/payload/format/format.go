@@ -17,10 +17,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Names of the two files of a payload.
+// Names of the two files of a payload, and of those of the tools, which are extracted when they are
+// asked for.
 const (
-	ArchiveName  = "payload.tar.zst"
-	ManifestName = "payload.sha256"
+	ArchiveName       = "payload.tar.zst"
+	ManifestName      = "payload.sha256"
+	ToolsArchiveName  = "tools.tar.zst"
+	ToolsManifestName = "tools.sha256"
 )
 
 // PauseImage is the name of the sandbox image that a payload carries.
@@ -60,8 +63,15 @@ type Manifest struct {
 	Entries []Entry
 }
 
-// Pack renders files as an archive and its manifest.
-func Pack(files []File) (archive, manifest []byte, err error) {
+// Pack renders files as a payload's archive and its manifest.
+func Pack(files []File) (archive, manifest []byte, err error) { return pack(ArchiveName, files) }
+
+// PackTools is Pack for the tools.
+func PackTools(files []File) (archive, manifest []byte, err error) {
+	return pack(ToolsArchiveName, files)
+}
+
+func pack(name string, files []File) (archive, manifest []byte, err error) {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 
@@ -97,11 +107,11 @@ func Pack(files []File) (archive, manifest []byte, err error) {
 	if err := errors.Join(tw.Close(), zw.Close()); err != nil {
 		return nil, nil, fmt.Errorf("payload: %w", err)
 	}
-	head := fmt.Sprintf("%s  %s\n", hash(compressed.Bytes()), ArchiveName)
+	head := fmt.Sprintf("%s  %s\n", hash(compressed.Bytes()), name)
 	return compressed.Bytes(), []byte(head + lines.String()), nil
 }
 
-// ParseManifest reads a manifest that Pack wrote.
+// ParseManifest reads a manifest that Pack or PackTools wrote.
 func ParseManifest(data []byte) (*Manifest, error) {
 	m := &Manifest{}
 	for line := range strings.Lines(string(data)) {
@@ -110,7 +120,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 			sum != strings.ToLower(sum) {
 			return nil, fmt.Errorf("payload manifest: %w: line %q is not a hash and a path", ErrDamaged, line)
 		}
-		if name == ArchiveName && m.ArchiveSHA256 == "" {
+		if (name == ArchiveName || name == ToolsArchiveName) && m.ArchiveSHA256 == "" {
 			m.ArchiveSHA256 = sum
 			continue
 		}
