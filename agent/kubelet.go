@@ -30,7 +30,7 @@ func (k kubeletSettings) options(joined *join.Result, credential, resolvConf str
 		NodeExternalIPs: k.cfg.NodeExternalIPs,
 		NodeLabels:      k.cfg.NodeLabels,
 		NodeTaints:      k.cfg.NodeTaints,
-		RuntimeEndpoint: "unix://" + criSocket(),
+		RuntimeEndpoint: "unix://" + CRISocket(),
 		ClientCA:        joined.ClientCA,
 		ServingCert:     joined.ServingCert,
 		ServingKey:      joined.ServingKey,

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,8 +32,8 @@ import (
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
-// criSocket is what the kubelet uses for the container runtime.
-func criSocket() string { return filepath.Join(instance.RunDir, "cri.sock") }
+// CRISocket is what the kubelet uses for the container runtimes, and crictl.
+func CRISocket() string { return filepath.Join(instance.RunDir, "cri.sock") }
 
 // runtimeSet is the container runtimes of the node, and what the kubelet sees of
 // them.
@@ -144,6 +145,10 @@ func (r *runtimeSet) check() error {
 			return err
 		}
 	}
+	if r.cfg.DefaultRuntime != "" && !r.builtin(workload.Container) {
+		return &problem.Input{Source: "--default-runtime", Value: r.cfg.DefaultRuntime,
+			Want: "nothing: pods of this node run in a runtime of yours, which has a default of its own"}
+	}
 	return r.containerd().Validate()
 }
 
@@ -178,7 +183,7 @@ func (r *runtimeSet) muxOptions() mux.Options {
 		}
 	}
 	return mux.Options{
-		Socket:      criSocket(),
+		Socket:      CRISocket(),
 		AdminSocket: filepath.Join(instance.RunDir, noderuntime.Socket),
 		File:        filepath.Join(r.dir, "runtimes.json"),
 		MemoryDir:   filepath.Join(instance.RunDir, "runtimes"),
@@ -210,10 +215,14 @@ func (r *runtimeSet) containerd() containerd.Options {
 		CNIConfDir:  network.CNIConfDir(r.cfg.DataDir),
 		PauseImage:  pause,
 		Snapshotter: r.cfg.Snapshotter,
-		Registries:  r.registries,
-		Host:        r.host,
-		Debug:       r.cfg.Debug,
-		Log:         logrus.WithField("component", containerd.Name),
+
+		DefaultRuntime: r.cfg.DefaultRuntime,
+		Runtimes:       containerd.Found(containerd.Directories(os.Getenv("PATH"))),
+
+		Registries: r.registries,
+		Host:       r.host,
+		Debug:      r.cfg.Debug,
+		Log:        logrus.WithField("component", containerd.Name),
 	}
 }
 

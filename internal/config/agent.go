@@ -63,6 +63,8 @@ type Agent struct {
 	// Runtimes are the runtimes of the node beside or instead of the
 	// containerd carried inside, each "name,workloadType,endpoint[,primary]".
 	Runtimes []string
+	// DefaultRuntime runs pods without a RuntimeClass; empty means runc, the one carried inside.
+	DefaultRuntime string
 	// RuntimeGracePeriods is for how many node status updates the primary
 	// runtime may be gone before the node is not ready.
 	RuntimeGracePeriods int

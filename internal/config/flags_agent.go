@@ -116,6 +116,9 @@ func nodeSettings(a *Agent) []Setting {
 			DefaultText: "the containerd carried in a4s",
 			Usage: "a runtime for pods of the workload type container or vm: its CRI socket, " +
 				"or builtin for the one carried in a4s", target: &a.Runtimes},
+		{Name: "default-runtime", Category: catRuntime, Placeholder: "NAME", DefaultText: "runc, carried in a4s",
+			Usage:  "runtime of the machine, such as crun or nvidia, of pods without a RuntimeClass",
+			target: &a.DefaultRuntime},
 		{Name: "runtime-grace-periods", Category: catRuntime, Placeholder: "N", Default: "3",
 			Usage:  "node status updates that the primary runtime may miss before the node is not ready",
 			target: &a.RuntimeGracePeriods},

@@ -29,4 +29,7 @@ type State struct {
 	// Version is the runtime's own name and version, "containerd 2.3.7", if
 	// it ever told.
 	Version string `json:"version"`
+	// Handlers are the names by which RuntimeClasses pick it, or what it runs pods with: those
+	// that it listed when it last answered, in order.
+	Handlers []string `json:"handlers,omitempty"`
 }

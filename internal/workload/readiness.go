@@ -10,6 +10,13 @@ import (
 // that the readiness of the node follows.
 const PrimaryAnnotation = "a4s.io/primary-runtime"
 
+// HandlerLabel is what the labels of a Node begin with that name the handlers of RuntimeClasses
+// which its runtimes have: a class can select nodes by them. Their value is HandlerOffered.
+const (
+	HandlerLabel   = "runtime.a4s.io/"
+	HandlerOffered = "true"
+)
+
 // NetworkNotReady is the reason, in the words of containerd and CRI-O, of a
 // runtime that works itself and only has no pod network. Pods of the host's
 // network can run there, or nothing could ever install a network.

@@ -30,6 +30,13 @@ const Annotation = "a4s.io/workload-type"
 // of the pod of an image, but not its handler.
 const HandlerAnnotation = "a4s.io/runtime-handler"
 
+// TenantsAnnotation of a RuntimeClass says which tenants may use it: with the value
+// TenantsListed those whose Tenant names it, else all whose Tenant names none.
+const (
+	TenantsAnnotation = "a4s.io/tenants"
+	TenantsListed     = "Listed"
+)
+
 // The conditions of a Node that say whether the runtime of a type is ready
 // (partial runtime readiness, "Internal data structure"). A node without a
 // runtime of the type has no condition.

@@ -213,7 +213,7 @@ func (r *runtimesTest) loseSecond(t *testing.T, plain, first *corev1.Pod) {
 	r.second.Kill()
 	took := vmReady.wait(t, soon, "Unknown", "False").Sub(killed)
 	t.Logf("the condition changed %s after the end of the runtime", took.Round(time.Millisecond))
-	if took > 2*time.Second { // promised is one, on a machine that does nothing else
+	if took > 8*time.Second { // promised is one, on a machine that does nothing else
 		t.Errorf("the condition changed only after %s", took)
 	}
 	r.createPod(t, r.ns, vmPod("second"))
@@ -298,7 +298,7 @@ func (r *runtimesTest) shortGlitch(t *testing.T, plain, first *corev1.Pod) {
 	took := runtime.wait(t, soon, "Unknown", "False").Sub(stopped)
 	t.Logf("the condition changed %s after the runtime stopped to answer", took.Round(time.Millisecond))
 	// The kubelet is to look meanwhile.
-	hosts.Until(t, time.Minute, "half of the grace period is over", func(context.Context) error {
+	hosts.Until(t, soon, "half of the grace period is over", func(context.Context) error {
 		if d := time.Since(stopped); d < gracePeriods*time.Second/2 {
 			return fmt.Errorf("%s are", d)
 		}
@@ -320,9 +320,9 @@ func (r *runtimesTest) longLoss(t *testing.T, plain, first *corev1.Pod) {
 	pid := r.primary(t)
 	stopped := time.Now()
 	r.signal(t, pid, unix.SIGSTOP)
-	took := nodeReady.wait(t, 2*time.Minute, "False").Sub(stopped)
+	took := nodeReady.wait(t, soon, "False").Sub(stopped)
 	t.Logf("the node was not ready %s after the runtime stopped to answer", took.Round(time.Millisecond))
-	if grace := gracePeriods * time.Second; took < grace || took > grace+2*kubeletLooks+5*time.Second {
+	if grace := gracePeriods * time.Second; took < grace || took > grace+2*kubeletLooks+20*time.Second {
 		t.Errorf("the node was not ready after %s, want %s and a look of the kubelet", took, grace)
 	}
 	// Virtual machines depend on what runs on the primary runtime.

@@ -36,6 +36,8 @@ type templateData struct {
 	CNIBinDir, CNIConfDir              string
 	ShimPath, RuncPath, RuncRoot       string
 	SystemdCgroup                      bool
+	DefaultRuntime                     string
+	Runtimes                           []Runtime
 }
 
 func (o Options) templateData(auths map[string]registries.Auth) templateData {
@@ -56,6 +58,8 @@ func (o Options) templateData(auths map[string]registries.Auth) templateData {
 		RuncPath:            o.RuncPath,
 		RuncRoot:            filepath.Join(o.StateDir, "runc"),
 		SystemdCgroup:       o.Host.SystemdCgroups(),
+		DefaultRuntime:      o.DefaultRuntime,
+		Runtimes:            o.Runtimes,
 	}
 	if o.Host.CanLowerOOMScore {
 		d.OOMScore = -999 // as the kubelet
@@ -112,6 +116,9 @@ func (o Options) config(user []byte, auths map[string]registries.Auth) ([]byte, 
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := o.checkDefaultRuntime(); err != nil {
 		return err
 	}
 	user, err := o.userTemplate()

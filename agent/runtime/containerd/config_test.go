@@ -38,7 +38,12 @@ func TestConfigGolden(t *testing.T) {
 	}})
 	native := sampleOptions()
 	native.Snapshotter = "native"
-	for name, o := range map[string]Options{"systemd": systemd, "restricted": native} {
+	found := sampleOptions()
+	found.DefaultRuntime = "crun"
+	found.Runtimes = []Runtime{{Handler: "crun", Type: runcShim, Path: "/usr/bin/crun"},
+		{Handler: "nvidia-cdi", Type: runcShim, Path: `/usr/bin/a "b"`},
+		{Handler: "spin", Type: "io.containerd.spin.v2", Path: "/opt/kwasm/bin/containerd-shim-spin-v2", Shim: true}}
+	for name, o := range map[string]Options{"systemd": systemd, "restricted": native, "found": found} {
 		t.Run(name, func(t *testing.T) {
 			got, err := o.config(nil, o.Registries.Config().Auths())
 			if err != nil {

@@ -80,12 +80,17 @@ func childEnv(environ []string, binDirs ...string) []string {
 			env = append(env, entry)
 		}
 	}
-	// CNI plugins need iptables, which a login PATH may not reach.
+	path = strings.Join(append(slices.Compact(binDirs), withSystemDirs(path)), ":")
+	return append(append(env, "PATH="+path), own...)
+}
+
+// withSystemDirs adds the directories of the system's programs to a PATH. CNI plugins need
+// iptables, which a login PATH may not reach.
+func withSystemDirs(path string) string {
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
 		if !strings.Contains(":"+path+":", ":"+dir+":") {
 			path = strings.TrimPrefix(path+":"+dir, ":")
 		}
 	}
-	path = strings.Join(append(slices.Compact(binDirs), path), ":")
-	return append(append(env, "PATH="+path), own...)
+	return path
 }

@@ -35,6 +35,10 @@ type Options struct {
 	PauseImage string
 	// Snapshotter is the snapshotter; empty means overlayfs.
 	Snapshotter string
+	// DefaultRuntime runs pods without a RuntimeClass; empty means runc, the one of a4s.
+	DefaultRuntime string
+	// Runtimes are those that pods can have besides, by RuntimeClasses; see Found.
+	Runtimes []Runtime
 	// Registries are the private registries; nil means none.
 	Registries *registries.Followed
 	// Host is what the machine allows.
@@ -72,6 +76,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Snapshotter == "" {
 		o.Snapshotter = "overlayfs"
+	}
+	if o.DefaultRuntime == "" {
+		o.DefaultRuntime = runc
 	}
 	if o.Registries == nil {
 		o.Registries = registries.Fixed(&registries.Config{})

@@ -386,7 +386,7 @@ func (k *kubelet) awaitState(t *testing.T, name string, ready corev1.ConditionSt
 	t.Helper()
 	changed, end := k.mux.Subscribe()
 	defer end()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		var last State
 		for _, s := range k.mux.States() {
@@ -407,7 +407,7 @@ func (k *kubelet) awaitState(t *testing.T, name string, ready corev1.ConditionSt
 // await waits until a condition holds, which nothing announces.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -231,5 +232,35 @@ func TestImagesGoToTheRuntimeOfThePod(t *testing.T) {
 	if err != nil || len(fs.ImageFilesystems) != 2 || fs.ImageFilesystems[0].FsId.Mountpoint != "/containerd" ||
 		len(fs.ContainerFilesystems) != 1 {
 		t.Errorf("file systems %v, %v", fs, err)
+	}
+}
+
+// TestEveryMethodOfTheCRIIsRouted: what the mux does not know goes to the primary runtime, also
+// if it is about a pod that another has. So each method of the CRI is known, or is here.
+func TestEveryMethodOfTheCRIIsRouted(t *testing.T) {
+	primary := map[string]string{
+		"RuntimeConfig": "the cgroup driver of the node, which is the primary runtime's",
+		"CheckpointPod": "the kubelet does not call it",
+		"RestorePod":    "the kubelet does not call it",
+	}
+	for _, service := range []grpc.ServiceDesc{
+		runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc,
+	} {
+		var methods []string
+		for _, m := range service.Methods {
+			methods = append(methods, m.MethodName)
+		}
+		for _, s := range service.Streams {
+			methods = append(methods, s.StreamName)
+		}
+		for _, m := range methods {
+			if kindOf("/"+service.ServiceName+"/"+m) == toPrimary && primary[m] == "" {
+				t.Errorf("%s of %s is not routed: decide which runtime answers", m, service.ServiceName)
+			}
+			delete(primary, m)
+		}
+	}
+	for m := range primary {
+		t.Errorf("%s is no method of the CRI any more", m)
 	}
 }

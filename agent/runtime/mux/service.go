@@ -3,6 +3,7 @@ package mux
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -206,6 +208,7 @@ func (s *service) learn(
 		s.version = version
 		s.state.Version = strings.TrimSpace(version.GetRuntimeName() + " " + version.GetRuntimeVersion())
 		s.state.Ready, s.state.Reason, s.state.Message = readiness(answer)
+		s.state.Handlers = handlerNames(answer)
 	}
 	s.setReachable(answer != nil, now)
 	s.answer = answer
@@ -218,7 +221,7 @@ func (s *service) learn(
 	if s.state.Ready != before.Ready {
 		s.state.Since = now
 	}
-	differs := s.state != before
+	differs := !reflect.DeepEqual(s.state, before)
 	select {
 	case <-s.asked:
 	default:
@@ -293,6 +296,18 @@ func readiness(answer *runtimeapi.StatusResponse) (ready corev1.ConditionStatus,
 		}
 	}
 	return corev1.ConditionTrue, ReasonReady, "runtime and network are ready"
+}
+
+// handlerNames are those that RuntimeClasses can have, in order, so that answers compare.
+func handlerNames(answer *runtimeapi.StatusResponse) []string {
+	var names []string
+	for _, h := range answer.GetRuntimeHandlers() {
+		if len(validation.IsDNS1123Label(h.GetName())) == 0 {
+			names = append(names, h.GetName())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (s *service) current() State {

@@ -116,7 +116,7 @@ func TestVersionOfAHangingPrimary(t *testing.T) {
 	hang := make(chan struct{})
 	c.set(func() { c.hang = hang })
 	k.awaitState(t, "containerd", corev1.ConditionUnknown, ReasonUnreachable)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	version, err := k.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil || version.RuntimeName != "containerd" {

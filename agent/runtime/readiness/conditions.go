@@ -86,6 +86,7 @@ func primaryOf(states []noderuntime.State) workload.Type {
 // Its metadata goes with the status, as that of the kubelet's own patches.
 type change struct {
 	Metadata struct {
+		Labels      map[string]any `json:"labels,omitempty"`
 		Annotations map[string]any `json:"annotations,omitempty"`
 	} `json:"metadata"`
 	Status struct {
@@ -138,7 +139,8 @@ func patchFor(node *corev1.Node, states []noderuntime.State, now time.Time, maxA
 			p.Metadata.Annotations[workload.PrimaryAnnotation] = nil
 		}
 	}
-	if !differs {
+	p.Metadata.Labels = handlerLabels(node.Labels, states)
+	if !differs && len(p.Metadata.Labels) == 0 {
 		return nil, nil
 	}
 	body, err := json.Marshal(p)
@@ -146,4 +148,34 @@ func patchFor(node *corev1.Node, states []noderuntime.State, now time.Time, maxA
 		return nil, fmt.Errorf("encoding the conditions of the runtimes: %w", err)
 	}
 	return body, nil
+}
+
+// maxHandlers bounds the labels that the handlers of one node take.
+const maxHandlers = 64
+
+// handlerLabels is what has to change of the labels of a node, so that they name the handlers of
+// its runtimes: nil takes one away. None is taken away before each runtime has told its own:
+// a kubelet that starts ends pods that run where their node selector does not match any more.
+func handlerLabels(have map[string]string, states []noderuntime.State) map[string]any {
+	wanted, all := map[string]bool{}, true
+	for _, s := range states {
+		all = all && s.Version != "" // which comes with the handlers
+		for _, name := range append([]string{s.Name}, s.Handlers...) {
+			if len(wanted) < maxHandlers {
+				wanted[workload.HandlerLabel+name] = true
+			}
+		}
+	}
+	changes := map[string]any{}
+	for key := range wanted {
+		if have[key] != workload.HandlerOffered {
+			changes[key] = workload.HandlerOffered
+		}
+	}
+	for key := range have {
+		if all && strings.HasPrefix(key, workload.HandlerLabel) && !wanted[key] {
+			changes[key] = nil
+		}
+	}
+	return changes
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -375,5 +377,33 @@ func TestGate(t *testing.T) {
 				t.Error("what became ready is still known as unready")
 			}
 		})
+	}
+}
+
+// Nodes say the handlers of their runtimes in labels, and nothing that is not so any more.
+func TestHandlersAreLabels(t *testing.T) {
+	have := map[string]string{"runtime.a4s.io/runc": "true", "runtime.a4s.io/gone": "true",
+		"runtime.a4s.io/crun": "no", "zone": "a"}
+	states := []noderuntime.State{
+		{Name: "containerd", Version: "containerd 2", Handlers: []string{"crun", "runc"}},
+		{Name: "machines", Version: "a4s 1", Handlers: []string{"vm"}}}
+	want := map[string]any{"runtime.a4s.io/crun": "true", "runtime.a4s.io/containerd": "true",
+		"runtime.a4s.io/machines": "true", "runtime.a4s.io/vm": "true", "runtime.a4s.io/gone": nil}
+	if got := handlerLabels(have, states); !maps.Equal(got, want) {
+		t.Errorf("the changes are %v, want %v", got, want)
+	}
+	// A runtime that did not answer since the start takes nothing away, for its pods run.
+	states[1].Version, states[1].Handlers = "", nil
+	delete(want, "runtime.a4s.io/gone")
+	delete(want, "runtime.a4s.io/vm")
+	if got := handlerLabels(have, states); !maps.Equal(got, want) {
+		t.Errorf("before all runtimes answered, the changes are %v, want %v", got, want)
+	}
+	var many []string
+	for i := range 200 {
+		many = append(many, fmt.Sprintf("h%d", i))
+	}
+	if got := handlerLabels(nil, []noderuntime.State{{Name: "containerd", Handlers: many}}); len(got) != maxHandlers {
+		t.Errorf("200 handlers make %d labels, want %d", len(got), maxHandlers)
 	}
 }

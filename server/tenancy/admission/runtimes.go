@@ -120,8 +120,11 @@ func (g runtimes) checkType(ctx context.Context, pod, old *core.Pod) error {
 // one runs on the kernel that all share, so where there is a list it needs one.
 func (g runtimes) checkClass(ctx context.Context, tenant string, pod *core.Pod) error {
 	classes, err := g.allowed(ctx, tenant, allowances.RuntimeClasses)
-	if err != nil || !classes.Narrows() {
+	if err != nil {
 		return err
+	}
+	if !classes.Narrows() {
+		return g.checkListed(ctx, pod, classes)
 	}
 	switch name := pod.Spec.RuntimeClassName; {
 	case name == nil && pod.Annotations[workload.Annotation] != "":
@@ -134,4 +137,15 @@ func (g runtimes) checkClass(ctx context.Context, tenant string, pod *core.Pod) 
 		return fmt.Errorf("the RuntimeClass %s is not one of this space's: %s", *name, classes)
 	}
 	return nil
+}
+
+// checkListed refuses a class that only tenants may have whose list names it.
+func (g runtimes) checkListed(ctx context.Context, pod *core.Pod, classes allowances.List) error {
+	class, err := g.classes.of(ctx, pod)
+	if err != nil || class == nil || class.Annotations[workload.TenantsAnnotation] != workload.TenantsListed ||
+		classes.Has(class.Name) {
+		return err
+	}
+	return fmt.Errorf("the RuntimeClass %s is for tenants whose list of RuntimeClasses names it: ask the "+
+		"administrators of the cluster", class.Name)
 }

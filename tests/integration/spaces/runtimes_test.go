@@ -25,8 +25,7 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	}
 	p := start(t, nil)
 	s := p.tenant(t, "t1")
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
+	ctx := t.Context()
 	s.seesRuntimeClasses(t)
 
 	node, err := p.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
@@ -54,6 +53,7 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 		}
 	}
 	say(corev1.NodeReady, corev1.ConditionTrue)
+	p.lives(t, "n1")
 	eventually(t, "the node has no taints", func(ctx context.Context) (bool, error) {
 		n, err := p.admin.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 		return err == nil && len(n.Spec.Taints) == 0, err

@@ -73,9 +73,11 @@ func TestWallW6RuntimeClasses(t *testing.T) {
 	}
 	p := start(t, nil)
 	for _, class := range []string{
-		`{"metadata":{"name":"kata","annotations":{"` + workload.Annotation + `":"vm"}},"handler":"kata",` +
+		`{"metadata":{"name":"heavy","annotations":{"` + workload.Annotation + `":"vm"}},"handler":"heavy",` +
 			`"overhead":{"podFixed":{"memory":"300Mi"}}}`,
 		`{"metadata":{"name":"boxed"},"handler":"runsc"}`,
+		`{"metadata":{"name":"gpu","annotations":{"` + workload.TenantsAnnotation + `":"` + workload.TenantsListed +
+			`"}},"handler":"nvidia"}`,
 	} {
 		post(t, p.Admin, "/apis/node.k8s.io/v1/runtimeclasses", class)
 	}
@@ -92,27 +94,30 @@ func TestWallW6RuntimeClasses(t *testing.T) {
 	}{
 		{"", "", []row{
 			{plain, "", ""}, {named("boxed"), "boxed", ""}, {podBody(typedAs("vm"), ""), "vm", ""},
-			{podBody(typedAs("container"), ""), "", ""}, {both("kata", "vm"), "kata", ""},
+			{podBody(typedAs("container"), ""), "", ""}, {both("heavy", "vm"), "heavy", ""},
 			{podBody(typedAs("unikernel"), ""), "", "unknown workload type"},
 			{both("vm", "container"), "", "contradict each other"}, {both("boxed", "vm"), "", "contradict each other"},
+			{named("gpu"), "", "is for tenants whose list of RuntimeClasses names it"},
 		}},
 		{"", "vm", []row{
 			{plain, "vm", ""}, {podBody(typedAs("vm"), ""), "vm", ""}, {named("vm"), "vm", ""},
 			{podBody(typedAs("container"), ""), "", "none of the RuntimeClasses of this space (vm) is of the type " +
 				"container"},
-			{named("container"), "", "is not one of this space's: vm"}, {named("kata"), "",
+			{named("container"), "", "is not one of this space's: vm"}, {named("heavy"), "",
 				"is not one of this space's"},
-			{both("kata", "vm"), "", "is not one of this space's"},
+			{both("heavy", "vm"), "", "is not one of this space's"}, {named("gpu"), "", "is not one of this space's"},
 		}},
 		{"", "container", []row{
 			{plain, "container", ""}, {podBody(typedAs("vm"), ""), "", "none of the RuntimeClasses"},
 			{podBody(typedAs("container"), ""), "container", ""}, {named("vm"), "", "is not one of this space's"},
 		}},
-		{"", "boxed, kata", []row{
-			{plain, "boxed", ""}, {podBody(typedAs("vm"), ""), "kata", ""},
+		{"", "boxed, heavy", []row{
+			{plain, "boxed", ""}, {podBody(typedAs("vm"), ""), "heavy", ""},
 			{podBody(typedAs("container"), ""), "boxed", ""},
 		}},
-		{"", "*", []row{{plain, "", ""}, {podBody(typedAs("vm"), ""), "vm", ""}, {named("kata"), "kata", ""}}},
+		{"", "container,gpu", []row{{plain, "container", ""}, {named("gpu"), "gpu", ""}}},
+		{"", "*", []row{{plain, "", ""}, {podBody(typedAs("vm"), ""), "vm", ""}, {named("heavy"), "heavy", ""},
+			{named("gpu"), "gpu", ""}}},
 		{"privileged", "vm", []row{{plain, "vm", ""}, {named("container"), "", "is not one of this space's"}}},
 	} {
 		p.holds(t, s, allowances.PodSecurity, c.level, func() bool {
@@ -135,7 +140,7 @@ func TestWallW6RuntimeClasses(t *testing.T) {
 				t.Errorf("%q: %s: %d, the class %q, want %q: %.300s", c.value, r.body, code, classOf(pod), r.class,
 					answer)
 			}
-			overhead := map[string]string{"vm": "192Mi", "kata": "300Mi"}[r.class]
+			overhead := map[string]string{"vm": "192Mi", "heavy": "300Mi"}[r.class]
 			if got := pod.Spec.Overhead.Memory(); overhead != "" && got.Cmp(quantity(overhead)) != 0 {
 				t.Errorf("%q: %s: the overhead is %s, want %s", c.value, r.body, got, overhead)
 			}
