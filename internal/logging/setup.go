@@ -190,8 +190,10 @@ func errorLevel(err error, msg string) logrus.Level {
 	if err != nil && isSecondRange(err.Error(), msg) {
 		return logrus.DebugLevel
 	}
-	if err != nil && msg == "Unhandled Error" && strings.Contains(err.Error(), staleCache) {
-		return logrus.DebugLevel
+	for _, h := range harmlessErrors {
+		if err != nil && msg == h.msg && strings.Contains(err.Error(), h.of) {
+			return logrus.DebugLevel
+		}
 	}
 	for _, h := range harmless {
 		if strings.HasPrefix(msg, h) {
@@ -199,6 +201,15 @@ func errorLevel(err error, msg string) logrus.Level {
 		}
 	}
 	return logrus.ErrorLevel
+}
+
+// harmlessErrors are upstream messages whose errors say that something comes a moment later.
+var harmlessErrors = [...]struct{ msg, of string }{
+	{"Unhandled Error", staleCache},
+	// The API server makes this Service while it looks for the first time which addresses are given out.
+	{"Unhandled Error", "for Service default/kubernetes is not allocated; repairing"},
+	// The authorizer hears later than the kubelet that a pod is on its node; the kubelet tries again.
+	{"Failed to get status for pod", "no relationship found between node"},
 }
 
 // harmless are beginnings of upstream messages of the error level that every

@@ -110,6 +110,14 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Short is a text of at most so many bytes, and "..." if that is not all.
+func Short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
 // Number is "1 error" or "2 errors".
 func Number(n int, what string) string {
 	if n != 1 {

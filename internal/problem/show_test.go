@@ -89,3 +89,15 @@ func TestShow(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", out.String(), want)
 	}
 }
+
+func TestShort(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{{"abc", 3, "abc"}, {"abcd", 3, "abc..."}, {"aé", 2, "a..."}, {"", 0, ""}} {
+		if got := Short(c.text, c.most); got != c.want {
+			t.Errorf("%q in %d bytes: %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}

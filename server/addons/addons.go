@@ -2,6 +2,7 @@ package addons
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/server/addons/charts"
 	"github.com/a4s-io/a4s/server/addons/localstorage"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
@@ -24,6 +26,7 @@ type Addons struct {
 	storage *localstorage.Storage // nil if it is left out
 	// balancer gives Services addresses, or takes back what it gave.
 	balancer component.Component
+	charts   *component.Component // nil if they are left out
 }
 
 // Partitions are those of the cluster.
@@ -34,9 +37,23 @@ type Partitions interface {
 	NodePorts() []utilnet.PortRange
 }
 
-// New makes what is not left out. admin has all rights.
-func New(cfg *config.Server, admin *rest.Config, pool *interning.Pool, partitions Partitions) (*Addons, error) {
-	c := &Addons{}
+// Access is how add-ons reach the API.
+type Access struct {
+	// Internal is the server itself, which has all rights.
+	Internal *rest.Config
+	// Admin is the administrator, whose rights charts have.
+	Admin *rest.Config
+}
+
+// New makes what is not left out.
+func New(cfg *config.Server, access Access, pool *interning.Pool, partitions Partitions) (*Addons, error) {
+	c, admin := &Addons{}, access.Internal
+	if !cfg.DisableHelmController {
+		installer := charts.New(charts.Options{Config: access.Internal, Admin: access.Admin,
+			Static: filepath.Join(cfg.Agent.DataDir, "server", "static"),
+			Log:    logrus.WithField("component", charts.Name)})
+		c.charts = &installer
+	}
 	if !cfg.Disabled(config.AddonLocalStorage) {
 		client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), localstorage.Name))
 		if err != nil {
@@ -102,6 +119,9 @@ func (c *Addons) Components(only func(component.Component) component.Component) 
 	var out []component.Component
 	if c.storage != nil {
 		out = append(out, c.storage.Component(), only(c.storage.Provisioner()))
+	}
+	if c.charts != nil {
+		out = append(out, only(*c.charts))
 	}
 	return append(out, only(c.balancer))
 }

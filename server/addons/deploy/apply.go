@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -107,6 +108,13 @@ func (o object) wrap(err error) error {
 // objects have in the name of the manifest that say nothing but their name.
 const fileAnnotation = "a4s.io/manifest"
 
+// existingAnnotation of an object in a manifest says what becomes of one that somebody else has
+// made: with the value keep it stays as it is, else it becomes as the manifest says.
+const (
+	existingAnnotation = "a4s.io/existing"
+	keep               = "Keep"
+)
+
 // apply applies all objects of a manifest, those after one that is refused as
 // well.
 func apply(ctx context.Context, objects []found, m manifest) error {
@@ -116,6 +124,15 @@ func apply(ctx context.Context, objects []found, m manifest) error {
 		annotations := o.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
+		}
+		if annotations[existingAnnotation] == keep {
+			switch got, err := o.at.Get(ctx, o.GetName(), metav1.GetOptions{}); {
+			case err == nil && !appliedBy(got, manager):
+				continue
+			case err != nil && !apierrors.IsNotFound(err):
+				errs = append(errs, o.wrap(err))
+				continue
+			}
 		}
 		annotations[fileAnnotation] = m.file
 		o.SetAnnotations(annotations)
@@ -160,9 +177,7 @@ func (s *spaces) removeOne(ctx context.Context, r ref, manager string) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if !slices.ContainsFunc(got.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply
-	}) {
+	if !appliedBy(got, manager) {
 		return false, nil // somebody has made it their own
 	}
 	background := metav1.DeletePropagationBackground
@@ -173,6 +188,13 @@ func (s *spaces) removeOne(ctx context.Context, r ref, manager string) (bool, er
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// appliedBy reports whether an object has fields in the name of manager.
+func appliedBy(got *unstructured.Unstructured, manager string) bool {
+	return slices.ContainsFunc(got.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply
+	})
 }
 
 // passing reports whether an error may well be gone in a moment: a kind, a

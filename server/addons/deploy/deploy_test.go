@@ -57,14 +57,19 @@ func TestCarriedManifestsRender(t *testing.T) {
 	}
 }
 
-// checkClass checks that a class is of the type that its name says.
+// checkClass checks that a class is of the type that its name says, and of containers if its
+// name is that of a runtime.
 func checkClass(t *testing.T, object map[string]any) {
 	t.Helper()
 	var class nodev1.RuntimeClass
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &class, true); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := workload.OfPod(&corev1.Pod{}, &class); err != nil || string(got) != class.Name {
+	want, err := workload.Parse(class.Name)
+	if err != nil {
+		want = workload.Container
+	}
+	if got, err := workload.OfPod(&corev1.Pod{}, &class); err != nil || got != want {
 		t.Errorf("pods of class %s are of type %q, %v", class.Name, got, err)
 	}
 }

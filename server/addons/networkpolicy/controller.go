@@ -248,14 +248,14 @@ func (c *Controller) observe(obj any, deleted bool) {
 	var changed bool
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		name = tenantOf(o.Namespace)
+		name = space.OfNamespace(o.Namespace)
 		p := podOf(o)
 		changed = put(c.contents(name).pods, o.Namespace+"/"+o.Name, p, deleted || p == nil)
 	case *corev1.Namespace:
-		name = tenantOf(o.Name)
+		name = space.OfNamespace(o.Name)
 		changed = put(c.contents(name).namespaces, o.Name, labels.Set(o.Labels), deleted)
 	case *networkingv1.NetworkPolicy:
-		name = tenantOf(o.Namespace)
+		name = space.OfNamespace(o.Namespace)
 		of := c.contents(name).policies
 		c.policies -= len(of)
 		changed = putPolicy(of, o, deleted)
@@ -298,9 +298,4 @@ func putPolicy(of map[string]*networkingv1.NetworkPolicy, o *networkingv1.Networ
 		return false
 	}
 	return put(of, key, o, deleted)
-}
-
-func tenantOf(namespace string) string {
-	tenant, _ := space.SplitNamespace(namespace)
-	return tenant
 }

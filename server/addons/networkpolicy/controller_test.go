@@ -39,7 +39,7 @@ func denyAll(namespace string) *networkingv1.NetworkPolicy {
 // follow applies what the watch tells until cond holds.
 func (n *node) follow(t *testing.T, w *Watch, what string, cond func() bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for n.apply(w.Next()); !cond(); n.apply(w.Next()) {
 		select {
 		case <-w.Changed():

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/a4s-io/a4s/internal/netpolicy"
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // world is a cluster as the API has it.
@@ -124,8 +125,8 @@ func (w *world) peersMatch(
 
 // sees reports whether a policy can mean a pod at all.
 func (w *world) sees(np *networkingv1.NetworkPolicy, p *corev1.Pod) bool {
-	tenant := tenantOf(np.Namespace)
-	return tenant == "system" || tenant == tenantOf(p.Namespace)
+	tenant := space.OfNamespace(np.Namespace)
+	return tenant == "system" || tenant == space.OfNamespace(p.Namespace)
 }
 
 func (w *world) portsMatch(

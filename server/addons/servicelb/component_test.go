@@ -47,7 +47,7 @@ func TestStatusFollows(t *testing.T) {
 	await := func(what string, want func(*corev1.Service) bool) {
 		t.Helper()
 		var last *corev1.Service
-		for deadline := time.Now().Add(20 * time.Second); time.Now().
+		for deadline := time.Now().Add(2 * time.Minute); time.Now().
 			Before(deadline); time.Sleep(5 * time.Millisecond) {
 			s, err := client.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {

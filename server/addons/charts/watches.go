@@ -1,0 +1,200 @@
+package charts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// watches tell which HelmCharts to look at. They hold names and revisions, not objects: a HelmChart can have a whole
+// chart in it. Except for the one of HelmCharts, each begins when something needs it.
+type watches struct {
+	ctx     context.Context
+	client  metadata.Interface
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// begun are the watches that there are, by kind and namespace.
+	begun map[string]cache.InformerSynced
+	// users are the HelmCharts that have values in a Secret.
+	users map[types.NamespacedName]map[types.NamespacedName]bool
+}
+
+func newWatches(ctx context.Context, client metadata.Interface,
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName],
+) *watches {
+	return &watches{ctx: ctx, client: client, queue: queue, begun: map[string]cache.InformerSynced{},
+		users: map[types.NamespacedName]map[types.NamespacedName]bool{}}
+}
+
+// wait returns when all have ended.
+func (w *watches) wait() { w.running.Wait() }
+
+// charts watches HelmCharts.
+func (w *watches) charts() error {
+	_, err := w.begin(chartResource(), metav1.NamespaceAll, true, w.anew)
+	return err
+}
+
+// configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
+func (w *watches) configs() error {
+	synced, err := w.begin(configResource(), metav1.NamespaceAll, false, w.anew)
+	if err != nil {
+		return err
+	}
+	return w.await("HelmChartConfigs", synced)
+}
+
+// secrets watches those that a HelmChart has values in, which need not be there yet, and no longer those that it had.
+// What is read after it returns is watched.
+func (w *watches) secrets(chart types.NamespacedName, names map[string]bool) error {
+	w.mu.Lock()
+	for secret, users := range w.users {
+		if delete(users, chart); len(users) == 0 {
+			delete(w.users, secret)
+		}
+	}
+	for name := range names {
+		secret := types.NamespacedName{Namespace: chart.Namespace, Name: name}
+		if w.users[secret] == nil {
+			w.users[secret] = map[types.NamespacedName]bool{}
+		}
+		w.users[secret][chart] = true
+	}
+	w.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	synced, err := w.begin(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, chart.Namespace, false,
+		w.used)
+	if err != nil {
+		return err
+	}
+	return w.await("Secrets of namespace "+chart.Namespace, synced)
+}
+
+// patience is how long a watch is waited for: what the API refuses to list holds up no other HelmChart.
+const patience = 15 * time.Second
+
+// errNoWatch is a watch that has not begun.
+var errNoWatch = errors.New("the API has not listed them yet")
+
+// await waits until a watch has begun.
+func (w *watches) await(of string, synced cache.InformerSynced) error {
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	if cache.WaitForCacheSync(ctx.Done(), synced) {
+		return nil
+	}
+	if w.ctx.Err() != nil {
+		return w.ctx.Err()
+	}
+	return fmt.Errorf("watching %s: %w", of, errNoWatch)
+}
+
+// anew has a HelmChart looked at as if nothing had failed yet.
+func (w *watches) anew(key types.NamespacedName) {
+	w.queue.Forget(key)
+	w.queue.Add(key)
+}
+
+// used has those looked at that have values in a Secret.
+func (w *watches) used(secret types.NamespacedName) {
+	w.mu.Lock()
+	users := maps.Clone(w.users[secret])
+	w.mu.Unlock()
+	for chart := range users {
+		w.anew(chart)
+	}
+}
+
+// begin watches objects of a kind, if that has not begun. Those that are there already are told with first alone:
+// whoever reads them afterwards needs no second look, which would have a chart that fails tried again at once.
+func (w *watches) begin(of schema.GroupVersionResource, namespace string, first bool,
+	changed func(types.NamespacedName),
+) (cache.InformerSynced, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := of.String() + " " + namespace
+	if synced, ok := w.begun[key]; ok {
+		return synced, nil
+	}
+	informer := metadatainformer.NewFilteredMetadataInformer(w.client, of, namespace, 0, cache.Indexers{}, nil).
+		Informer()
+	if err := informer.SetTransform(trim); err != nil {
+		return nil, fmt.Errorf("watching %s: %w", of.Resource, err)
+	}
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, isInInitialList bool) {
+			if first || !isInInitialList {
+				w.tell(obj, changed)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			if !same(before, after) {
+				w.tell(after, changed)
+			}
+		},
+		DeleteFunc: func(obj any) { w.tell(obj, changed) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", of.Resource, err)
+	}
+	w.begun[key] = handler.HasSynced
+	w.running.Go(func() { informer.RunWithContext(w.ctx) })
+	return handler.HasSynced, nil
+}
+
+func (w *watches) tell(obj any, changed func(types.NamespacedName)) {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+		changed(types.NamespacedName{Namespace: name.Namespace, Name: name.Name})
+	}
+}
+
+// same reports whether nothing changed that counts. A status does not; a Secret has no generation.
+func same(before, after any) bool {
+	a, ok := before.(*metav1.PartialObjectMetadata)
+	b, also := after.(*metav1.PartialObjectMetadata)
+	if !ok || !also {
+		return false
+	}
+	if a.Generation == 0 && b.Generation == 0 {
+		return a.ResourceVersion == b.ResourceVersion
+	}
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		maps.Equal(a.Annotations, b.Annotations)
+}
+
+// trim keeps what same compares. That a HelmChart is ours is as good as that it is nobody's, as then it is claimed:
+// the claim would else have a chart that fails at once be tried again at once.
+func trim(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	kept := map[string]string{}
+	for _, name := range []string{managedByAnnotation, unmanagedAnnotation} {
+		if value, ok := m.Annotations[name]; ok && (name != managedByAnnotation || value != managedBy) {
+			kept[name] = value
+		}
+	}
+	var deleted *metav1.Time
+	if m.DeletionTimestamp != nil {
+		deleted = &metav1.Time{Time: m.DeletionTimestamp.Truncate(time.Second)}
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name,
+		UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation, DeletionTimestamp: deleted,
+		Annotations: kept}}, nil
+}
