@@ -17,7 +17,7 @@ import (
 
 // loginFlags say how users of a kubeconfig log in.
 func loginFlags() []cli.Flag {
-	const ofServer = "that of the only one that the server of this machine has"
+	const ofServer = "that of the tenant's own one, else of the only one that the server of this machine has"
 	return []cli.Flag{
 		toggle("oidc", "", "make one without a certificate, whose users log in with OpenID Connect"),
 		text("oidc-issuer-url", "", "", "with --oidc: `URL` of the provider", ofServer),
@@ -48,12 +48,32 @@ func readLogin(c *call) (*tenantadmin.Login, error) {
 	}
 	l := &tenantadmin.Login{Issuer: c.String("oidc-issuer-url"), Client: c.String("oidc-client-id"),
 		Secret: c.String("oidc-client-secret"), Scopes: c.StringSlice("oidc-extra-scope")}
-	if !c.IsSet("oidc-issuer-url") || !c.IsSet("oidc-client-id") {
-		if err := fromServer(c, l); err != nil {
-			return nil, err
-		}
+	if c.IsSet("oidc-issuer-url") && c.IsSet("oidc-client-id") {
+		return l, checkLogin(l)
 	}
-	return l, checkLogin(l)
+	return l, nil
+}
+
+// completeLogin fills in what is not given by flags: of the tenant's own provider, else of that of the server.
+func completeLogin(c *call, l *tenantadmin.Login, own *tenantadmin.Provider) error {
+	if own != nil && (l.Issuer == own.URL || !c.IsSet("oidc-issuer-url")) {
+		l.Issuer, l.CA = own.URL, own.CertificateAuthority
+		if !c.IsSet("oidc-client-id") {
+			if n := len(own.Audiences); n != 1 {
+				return &problem.Input{Source: "--oidc-client-id", Want: "one of " + strings.Join(own.Audiences, ", "),
+					Err: fmt.Errorf("the provider of the tenant has %d audiences, not one", n)}
+			}
+			l.Client = own.Audiences[0]
+		}
+		return checkLogin(l)
+	}
+	if c.IsSet("oidc-issuer-url") && c.IsSet("oidc-client-id") {
+		return nil
+	}
+	if err := fromServer(c, l); err != nil {
+		return err
+	}
+	return checkLogin(l)
 }
 
 // shownFlag is the value of a flag in messages.
@@ -120,7 +140,11 @@ func fromServer(c *call, l *tenantadmin.Login) error {
 
 // writeLogin writes the kubeconfig of users who log in.
 func writeLogin(c *call, admin *tenantadmin.Admin, who *access, l *tenantadmin.Login, file string) error {
-	data, err := admin.LoginKubeconfig(who.Tenant, l, who.server)
+	server, err := addressFor(c.ctx, admin, who)
+	if err != nil {
+		return tenantError(c.ctx, admin, who.Tenant, err)
+	}
+	data, err := admin.LoginKubeconfig(who.Tenant, l, server)
 	if err != nil {
 		return err
 	}
@@ -137,5 +161,5 @@ func writeLogin(c *call, admin *tenantadmin.Admin, who *access, l *tenantadmin.L
 	if err != nil {
 		return err
 	}
-	return noteAddress(c.errOut, admin.Server(), who)
+	return noteAddress(c.errOut, server, who)
 }

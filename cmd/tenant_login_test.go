@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // TestTenantKubeconfigWithLogin: what is written is read by client-go, logs in as told, and has no
@@ -154,6 +155,49 @@ func TestTenantLoginOfTheServer(t *testing.T) {
 		if args := rc.ExecProvider.Args; !slices.Equal(args[2:], []string{"--oidc-issuer-url=" + issuer,
 			"--oidc-client-id=" + client}) {
 			t.Errorf("%s: %q", what, args)
+		}
+	}
+}
+
+// TestTenantLoginOfItsOwn: the tenant's own provider is the default, with its CA.
+func TestTenantLoginOfItsOwn(t *testing.T) {
+	f := newFakeTenants(t, "team-a", "team-b")
+	const own = "https://login.team-a.example.com"
+	set := func(audiences ...string) {
+		f.tenants["team-a"].Spec.Authentication = &tenantapi.TenantAuthentication{Issuer: tenantapi.TenantIssuer{
+			URL: own, Audiences: audiences, CertificateAuthority: "pem"}}
+	}
+	set("cluster")
+	for flags, want := range map[string][]string{
+		"": {"--oidc-issuer-url=" + own, "--oidc-client-id=cluster", "--certificate-authority-data=cGVt"},
+		"--oidc-client-id=x": {"--oidc-issuer-url=" + own, "--oidc-client-id=x",
+			"--certificate-authority-data=cGVt"},
+		"--oidc-issuer-url=" + own: {"--oidc-issuer-url=" + own, "--oidc-client-id=cluster",
+			"--certificate-authority-data=cGVt"},
+		"--oidc-client-id=x --oidc-issuer-url=https://login.example.com": {
+			"--oidc-issuer-url=https://login.example.com", "--oidc-client-id=x"},
+	} {
+		out, _, err := f.run(append([]string{"kubeconfig", "team-a", "--oidc"}, strings.Fields(flags)...)...)
+		rc, e := clientcmd.RESTConfigFromKubeConfig([]byte(out))
+		if err != nil || e != nil {
+			t.Fatalf("%s: %v, %v\n%s", flags, err, e, out)
+		}
+		if args := rc.ExecProvider.Args; !slices.Equal(args[2:], want) {
+			t.Errorf("%s: %q", flags, args)
+		}
+	}
+	set("a", "b")
+	for args, want := range map[string]string{
+		"team-a --oidc": "has 2 audiences, not one",
+		"team-b --oidc": "the cluster of another kubeconfig may have other providers",
+		"team-a --oidc --oidc-issuer-url=https://login.example.com": "the cluster of another kubeconfig may have " +
+			"other providers",
+	} {
+		var in *problem.Input
+		_, _, err := f.run(append([]string{"kubeconfig"}, strings.Fields(args)...)...)
+		if !errors.As(err, &in) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "--oidc-client-id") {
+			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package tenantadmin
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
 
@@ -30,6 +32,8 @@ type Login struct {
 	// Secret is that of the client, "" for a public one, as those of programs on people's
 	// machines are.
 	Secret string
+	// CA verifies the provider, in PEM, "" if its certificate is public.
+	CA string
 	// Scopes are asked for besides openid.
 	Scopes []string
 }
@@ -42,6 +46,9 @@ func (a *Admin) LoginKubeconfig(tenant string, l *Login, server string) ([]byte,
 	if l.Secret != "" {
 		args = append(args, "--oidc-client-secret="+l.Secret)
 	}
+	if l.CA != "" {
+		args = append(args, "--certificate-authority-data="+base64.StdEncoding.EncodeToString([]byte(l.CA)))
+	}
 	for _, scope := range l.Scopes {
 		args = append(args, "--oidc-extra-scope="+scope)
 	}
@@ -52,6 +59,17 @@ func (a *Admin) LoginKubeconfig(tenant string, l *Login, server string) ([]byte,
 		InteractiveMode: api.IfAvailableExecInteractiveMode, InstallHint: loginHint,
 	}
 	return kubeconfigOf(a, tenant, LoginUser, auth, server)
+}
+
+// Provider is where users of a tenant log in.
+type Provider = tenantapi.TenantIssuer
+
+// OwnProvider is the tenant's own one, nil if it has none.
+func OwnProvider(t *tenantapi.Tenant) *Provider {
+	if t.Spec.Authentication == nil {
+		return nil
+	}
+	return &t.Spec.Authentication.Issuer
 }
 
 // OnlyProvider is the issuer of the authentication configuration that is among the arguments of the API

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
@@ -11,18 +12,23 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // Options configures Wrap.
 type Options struct {
 	// DefaultTenant is the tenant of users who name none, "" for system.
 	DefaultTenant string
+	// Groups are the tenants of which members of groups are members; nil for none.
+	Groups tenantapi.Groups
 	// TokenFile knows the tenants of the tokens in --token-auth-file, see
 	// NewTokenFile. Upstream reads the same file and ignores their column.
 	TokenFile authenticator.Token
 	// Tenants tells a tenant from a former one of its name; nil to believe
 	// every certificate.
 	Tenants Tenants
+	// Issuers are the providers that tenants have for themselves; nil for none.
+	Issuers Issuers
 	// Log may be nil.
 	Log *logrus.Entry
 }
@@ -33,13 +39,14 @@ func Wrap(inner authenticator.Request, o Options) authenticator.Request {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", "authn")
 	}
-	return &tenanted{inner: inner, opts: o, verified: newVerified()}
+	return &tenanted{inner: inner, opts: o, verified: newVerified(), logins: loginsOf(o.Issuers)}
 }
 
 type tenanted struct {
 	inner    authenticator.Request
 	opts     Options
 	verified *verified
+	logins   authenticator.Request // of tenants' providers, nil for none
 }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -90,6 +97,9 @@ func (t *tenanted) authenticate(req *http.Request, named string) answer {
 		}
 		return answer{response: response, ok: true, life: of}
 	}
+	if err := checkTokens(req.Header); err != nil {
+		return answer{err: err}
+	}
 	// The authenticators take the token out of the request.
 	token := ""
 	if t.opts.TokenFile != nil {
@@ -97,13 +107,16 @@ func (t *tenanted) authenticate(req *http.Request, named string) answer {
 	}
 	response, ok, err := t.inner.AuthenticateRequest(req)
 	if err != nil || !ok || response == nil || response.User == nil {
+		if t.logins != nil && !ok && t.opts.Issuers.Any() {
+			return t.login(req, named, err)
+		}
 		return answer{response: response, ok: ok, err: err}
 	}
 	who, members, err := t.identify(req, token, named, response.User)
 	if err != nil {
 		t.opts.Log.WithError(err).WithField("user", response.User.GetName()).
 			Error("Refusing a user whose tenant is not clear")
-		return answer{err: &refused{&user.DefaultInfo{Name: response.User.GetName()}, err}}
+		return answer{err: &refused{&user.DefaultInfo{Name: cut(response.User.GetName())}, err}}
 	}
 	out := *response
 	out.User = who
@@ -140,6 +153,26 @@ func rememberedIn(ctx context.Context) *remembered {
 // TLS (LoopbackClientServerNameOverride upstream).
 const loopbackServerName = "apiserver-loopback-client"
 
+// FromItself tells the requests of the API server's own client, which connects
+// to it on this machine under a name for itself.
+func FromItself(req *http.Request) bool {
+	if req.TLS == nil || req.TLS.ServerName != loopbackServerName {
+		return false
+	}
+	from, err := netip.ParseAddrPort(req.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+type fromPartitionKey struct{}
+
+// FromPartition notes that another partition sent the request on, and has authenticated its user if it says one:
+// what their groups make of them is in what it says.
+func FromPartition(req *http.Request) *http.Request {
+	return req.WithContext(context.WithValue(req.Context(), fromPartitionKey{}, true))
+}
+
+func fromPartition(ctx context.Context) bool { return ctx.Value(fromPartitionKey{}) != nil }
+
 // Early authenticates a request before the chain does. named is the tenant that its path
 // names, by which a member of several says as whose user they ask. The returned request
 // carries the answer, also a negative one, and the chain's authentication gets
@@ -148,12 +181,12 @@ const loopbackServerName = "apiserver-loopback-client"
 //
 // The API server's own requests are left to the chain: only it knows their
 // token, and the authenticators here may send unknown ones to a webhook. Who
-// merely pretends to be the API server skips the edge and then has no space,
-// which authorization refuses to users of tenants.
+// merely pretends to be the API server, on its machine, skips the edge and then
+// has no space, which authorization refuses to users of tenants.
 func Early(
 	a authenticator.Request, req *http.Request, named string,
 ) (*http.Request, *authenticator.Response, bool, error) {
-	if a == nil || (req.TLS != nil && req.TLS.ServerName == loopbackServerName) {
+	if a == nil || FromItself(req) {
 		return req, nil, false, nil
 	}
 	t, ok := a.(*tenanted)

@@ -245,10 +245,17 @@ func TestEarlyAnswersOnce(t *testing.T) {
 
 	// The token of the API server itself is known to the chain only.
 	loopback := original.Clone(context.Background())
-	loopback.TLS = &tls.ConnectionState{ServerName: "apiserver-loopback-client"}
+	loopback.TLS, loopback.RemoteAddr = &tls.ConnectionState{ServerName: "apiserver-loopback-client"}, "127.0.0.1:1"
 	before = calls
 	if got, _, ok, err := Early(a, loopback, ""); ok || err != nil || calls != before || got != loopback {
 		t.Errorf("the API server's own request was authenticated: %v, %v", ok, err)
+	}
+	// Its name alone is anybody's.
+	for _, from := range []string{"192.0.2.7:1", "[2001:db8::7]:1", "127.0.0.1", ""} {
+		before, loopback.RemoteAddr = calls, from
+		if _, _, ok, err := Early(a, loopback, ""); ok || err == nil || calls != before+1 {
+			t.Errorf("who asks from %q was not authenticated: %v, %v", from, ok, err)
+		}
 	}
 }
 

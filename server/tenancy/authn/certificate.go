@@ -13,10 +13,6 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// CertificatePrefix stands before the tenant's name in the organization of a
-// client certificate.
-const CertificatePrefix = "tenant:"
-
 // Identity is what a client certificate says about its holder, besides the
 // name, which is always the common name.
 type Identity struct {
@@ -31,7 +27,7 @@ type Identity struct {
 func FromCertificate(cert *x509.Certificate) (Identity, error) {
 	var tenants, others []string
 	for _, o := range cert.Subject.Organization {
-		if t, ok := strings.CutPrefix(o, CertificatePrefix); ok {
+		if t, ok := strings.CutPrefix(o, space.Organization); ok {
 			tenants = append(tenants, t)
 		} else {
 			others = append(others, o)
@@ -42,15 +38,15 @@ func FromCertificate(cert *x509.Certificate) (Identity, error) {
 	}
 	if len(others) > 0 {
 		return Identity{}, fmt.Errorf("%w: a certificate with the organization %s%s has its groups in "+
-			"organizational units, not in the organizations %q", ErrTenant, CertificatePrefix, tenants[0], others)
+			"organizational units, not in the organizations %q", ErrTenant, space.Organization, tenants[0], others)
 	}
 	groups := slices.Clone(cert.Subject.OrganizationalUnit)
 	for _, g := range groups {
-		if strings.HasPrefix(g, CertificatePrefix) {
+		if strings.HasPrefix(g, space.Organization) {
 			return Identity{}, fmt.Errorf("%w: %q cannot be a group", ErrTenant, g)
 		}
 	}
-	if t, ok := strings.CutPrefix(cert.Subject.CommonName, CertificatePrefix); ok {
+	if t, ok := strings.CutPrefix(cert.Subject.CommonName, space.Organization); ok {
 		tenants = append(tenants, t)
 	}
 	tenant, err := agreed(tenants)
@@ -102,7 +98,7 @@ func tenantInName(name string) (string, error) {
 	if !ok {
 		return space.System, nil
 	}
-	if tenant+":" == CertificatePrefix {
+	if tenant+":" == space.Organization {
 		tenant, _, _ = strings.Cut(rest, ":")
 	} else if rest == "" {
 		return "", fmt.Errorf("%w: the common name %q names no user", ErrTenant, name)
@@ -117,7 +113,7 @@ func OfTenantElsewhere(u user.Info) bool {
 	if _, ok := u.GetExtra()[space.Extra]; ok {
 		return false
 	}
-	if slices.ContainsFunc(u.GetGroups(), func(g string) bool { return strings.HasPrefix(g, CertificatePrefix) }) {
+	if slices.ContainsFunc(u.GetGroups(), func(g string) bool { return strings.HasPrefix(g, space.Organization) }) {
 		return true
 	}
 	byCertificate := slices.ContainsFunc(u.GetExtra()[user.CredentialIDKey], func(id string) bool {

@@ -46,19 +46,29 @@ func (t *tenanted) identify(
 		return nil, nil, err
 	}
 	ofAccount, _ := space.SplitUser(u.GetName())
+	column, static := t.tokenFile(req, token, u)
+	said := claims
+	if ofAccount == "" && !static && !ofCluster(u) && !fromPartition(req.Context()) {
+		if claims, err = withGroups(claims, t.opts.Groups.Of(u.GetGroups())); err != nil {
+			return nil, nil, err
+		}
+	}
 	if len(claims) > 1 {
 		if ofAccount != "" {
 			return nil, nil, fmt.Errorf("%w: the extra attribute %s of a service account has %d values, "+
 				"it must have one", ErrTenant, space.Extra, len(claims))
 		}
 		tenant, decided := Choose(claims, named)
+		if len(said) == 1 && !slices.Contains(claims, named) {
+			tenant, decided = said[0], true // groups take nobody away from the tenant that they have without them
+		}
 		who, err := member(u, tenant, u.GetGroups())
 		if err == nil && !decided {
 			who = undecided(who, claims)
 		}
 		return who, claims, err
 	}
-	if column, ok := t.tokenFile(req, token, u); ok {
+	if column != "" {
 		claims = append(claims, column)
 	}
 	if ofAccount != "" && ofAccount != space.System {

@@ -39,6 +39,17 @@ func memberships(claims []string) ([]string, error) {
 	return tenants, nil
 }
 
+// withGroups adds the tenants of somebody's groups to those that their provider names for themselves.
+// A user of the system alone stays that.
+func withGroups(claims, ofGroups []string) ([]string, error) {
+	if len(ofGroups) == 0 || len(claims) == 1 && claims[0] == space.System {
+		return claims, nil
+	}
+	all := slices.Concat(claims, ofGroups)
+	slices.Sort(all)
+	return memberships(slices.Compact(all))
+}
+
 // Choose is the tenant as whose user somebody asks who is a member of tenants: the one that the
 // path names. One that is not among them leads nowhere, they are of the first then and get the
 // answer that its other users get. decided is false if they have to say it and did not.

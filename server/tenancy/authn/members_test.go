@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -145,4 +146,100 @@ func (u uids) Get(_ context.Context, name string) (*tenantapi.Tenant, error) {
 	found := &tenantapi.Tenant{}
 	found.UID = uid
 	return found, nil
+}
+
+// TestMembersByTheirGroups: groups of an identity provider add tenants to those that it names, and take none away; no
+// other user has a tenant by a group.
+func TestMembersByTheirGroups(t *testing.T) {
+	groups := tenantapi.Groups{"oidc:platform": {"t1", "t2"}, "oidc:ops": {"t3"}, "wide": nil}
+	for i := range mostTenants {
+		groups["wide"] = append(groups["wide"], fmt.Sprint("w", i))
+	}
+	in := func(name string, claims []string, groups ...string) *user.DefaultInfo {
+		u := &user.DefaultInfo{Name: name, Groups: groups}
+		if claims != nil {
+			u.Extra = map[string][]string{space.Extra: claims}
+		}
+		return u
+	}
+	const platform, none, all = "oidc:platform", "", space.All
+	for _, c := range []struct {
+		what    string
+		u       *user.DefaultInfo
+		named   string
+		tenant  string // none if they are refused
+		members []string
+	}{
+		{"one tenant", in("alice", nil, "oidc:ops"), "", "t3", nil},
+		{"one tenant, elsewhere", in("alice", nil, "oidc:ops"), "t1", "t3", nil},
+		{"several, undecided", in("alice", nil, platform), "", all, []string{"t1", "t2"}},
+		{"several", in("alice", nil, platform), "t2", "t2", []string{"t1", "t2"}},
+		{"two groups", in("alice", nil, platform, "oidc:ops"), "t3", "t3", []string{"t1", "t2", "t3"}},
+		{"another group", in("alice", nil, "platform"), "t1", "t9", nil},
+		{"at home", in("alice", []string{"t5"}, platform), "", "t5", []string{"t1", "t2", "t5"}},
+		{"at home, by its name", in("alice", []string{"t5"}, platform), "t5", "t5", []string{"t1", "t2", "t5"}},
+		{"away", in("alice", []string{"t5"}, platform), "t1", "t1", []string{"t1", "t2", "t5"}},
+		{"no member", in("alice", []string{"t5"}, platform), "t7", "t5", []string{"t1", "t2", "t5"}},
+		{"the same twice", in("alice", []string{"t3"}, "oidc:ops"), "", "t3", nil},
+		{"several and a group", in("alice", []string{"t5", "t6"}, platform), "", all,
+			[]string{"t1", "t2", "t5", "t6"}},
+		{"of the system", in("alice", []string{space.System}, platform), "t1", space.System, nil},
+		{"too many", in("alice", []string{"t5"}, "wide"), "t5", none, nil},
+		{"an account", in("system:serviceaccount:default.t5:x", nil, platform), "t1", "t5", nil},
+		{"an account of the system", in("system:serviceaccount:default:x", nil, platform), "t1", space.System, nil},
+		{"nobody", in(user.Anonymous, nil, platform), "t1", space.System, nil},
+	} {
+		a := Wrap(fixed(c.u), Options{DefaultTenant: "t9", Groups: groups})
+		req, response, ok, err := Early(a, &http.Request{Header: http.Header{}}, c.named)
+		if c.tenant == none {
+			if ok || !errors.Is(err, ErrTenant) {
+				t.Errorf("%s: %v, %v", c.what, response, err)
+			}
+			continue
+		}
+		if err != nil || !ok {
+			t.Errorf("%s: %v, %v", c.what, ok, err)
+			continue
+		}
+		got := space.TenantOf(response.User)
+		if got == "" {
+			got = space.System
+		}
+		if got != c.tenant || !slices.Equal(Members(req.Context()), c.members) {
+			t.Errorf("%s: a user of %q, a member of %q", c.what, got, Members(req.Context()))
+		}
+	}
+}
+
+// TestStaticTokensHaveNoGroups: who is in the token file has the tenant of its column, or none.
+func TestStaticTokensHaveNoGroups(t *testing.T) {
+	alice := &user.DefaultInfo{Name: "alice", UID: "1", Groups: []string{"oidc:ops"}}
+	file := authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: alice}, true, nil
+	})
+	a := Wrap(fixed(alice), Options{DefaultTenant: "t9", TokenFile: file,
+		Groups: tenantapi.Groups{"oidc:ops": {"t3"}}})
+	req := &http.Request{Header: http.Header{"Authorization": {"Bearer x"}}}
+	_, response, ok, err := Early(a, req, "t3")
+	if err != nil || !ok || space.TenantOf(response.User) != "t9" {
+		t.Errorf("%v, %v, %v", response, ok, err)
+	}
+}
+
+// TestGroupsCountOnce: what groups make of a user is said by the partition that authenticated them; another one to
+// which it sent their request on adds nothing.
+func TestGroupsCountOnce(t *testing.T) {
+	alice := &user.DefaultInfo{Name: "alice", Groups: []string{"oidc:ops"}, Extra: tenantExtra("t1")}
+	a := Wrap(fixed(alice), Options{DefaultTenant: "t9", Groups: tenantapi.Groups{"oidc:ops": {"t3"}}})
+	for _, marked := range []bool{false, true} {
+		req := (&http.Request{Header: http.Header{}}).WithContext(t.Context())
+		if marked {
+			req = FromPartition(req)
+		}
+		want := map[bool]string{false: "t3", true: "t1"}[marked]
+		req, response, ok, err := Early(a, req, "t3")
+		if err != nil || !ok || space.TenantOf(response.User) != want || (Members(req.Context()) == nil) != marked {
+			t.Errorf("marked %v: %v, %v, %v", marked, response, ok, err)
+		}
+	}
 }

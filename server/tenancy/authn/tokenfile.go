@@ -89,25 +89,33 @@ func parseToken(record []string) (string, *user.DefaultInfo, error) {
 }
 
 // tokenFile is the tenant in the token file of a user whom upstream has
-// authenticated by that file.
+// authenticated by that file, which ok says; "" if the file names none.
 func (t *tenanted) tokenFile(req *http.Request, token string, u user.Info) (string, bool) {
-	if token == "" || len(u.GetExtra()) > 0 {
+	if token == "" || t.opts.TokenFile == nil || len(u.GetExtra()) > 0 {
 		return "", false
 	}
 	response, ok, err := t.opts.TokenFile.AuthenticateToken(req.Context(), token)
 	if err != nil || !ok || response.User.GetName() != u.GetName() || response.User.GetUID() != u.GetUID() {
 		return "", false
 	}
-	tenants := response.User.GetExtra()[space.Extra]
-	return strings.Join(tenants, ","), len(tenants) > 0
+	return strings.Join(response.User.GetExtra()[space.Extra], ","), true
 }
 
 // bearerToken is the token of a request, from where upstream takes it.
 func bearerToken(h http.Header) string {
+	if tokens := bearerTokens(h); len(tokens) > 0 {
+		return tokens[0]
+	}
+	return ""
+}
+
+// bearerTokens are all from which upstream may take one.
+func bearerTokens(h http.Header) (tokens []string) {
 	if kind, token, ok := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " "); ok &&
 		strings.EqualFold(kind, "bearer") {
-		token, _, _ = strings.Cut(token, " ")
-		return token
+		if token, _, _ = strings.Cut(token, " "); token != "" {
+			tokens = append(tokens, token)
+		}
 	}
 	const protocol = "base64url.bearer.authorization.k8s.io."
 	for _, line := range h.Values("Sec-WebSocket-Protocol") {
@@ -117,9 +125,9 @@ func bearerToken(h http.Header) string {
 				continue
 			}
 			if token, err := base64.RawURLEncoding.DecodeString(encoded); err == nil && utf8.Valid(token) {
-				return string(token)
+				tokens = append(tokens, string(token))
 			}
 		}
 	}
-	return ""
+	return tokens
 }

@@ -261,7 +261,7 @@ func TestMembersRequestsEndWithTheirTenant(t *testing.T) {
 		}
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tenants/a/api/v1/pods?watch=1", nil)
 		r := read(req)
-		req, ok, err := m.authenticate(req, r)
+		req, ok, err := m.authenticate(req, r, &admission{})
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}

@@ -3,6 +3,7 @@ package spaces_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,7 @@ func TestMembersOfSeveralTenants(t *testing.T) {
 	of, log := startProvider(t), filepath.Join(t.TempDir(), "audit.log")
 	p := start(t, func(cfg *config.Server) {
 		of.configure(cfg)
-		cfg.AuditLogPath = log
+		cfg.AuditLogPath, cfg.TenantGroups = log, []string{"oidc:staff=b,c"}
 	})
 	for _, name := range []string{"a", "b", "c"} {
 		p.bareTenant(t, name)
@@ -146,8 +147,51 @@ func TestMembersOfSeveralTenants(t *testing.T) {
 			check("no list of tenants", cfg, "GET", at+maps, "", 401, says)
 		}
 	}
+	testGroupsOfMembers(t, p, of)
 	testAuditOfMembers(t, p, ann, log)
 	testWatchesOfMembers(t, p, of, ann)
+}
+
+// testGroupsOfMembers: a group that the servers map to tenants makes somebody a member of these as well, and of no
+// other; a group that they say themselves does not.
+func testGroupsOfMembers(t *testing.T, p *plane, of *provider) {
+	t.Helper()
+	for _, tenant := range []string{"a", "b", "c"} {
+		p.bind(t, tenant, "oidc:eve", "view")
+	}
+	const pods = "/api/v1/namespaces/default/pods"
+	eve := p.bearer(of.token(t, map[string]any{"sub": "eve", "tenant": "a", "groups": []string{"staff"}}))
+	eventually(t, "her role is known", func(context.Context) (bool, error) {
+		code, _ := get(t, eve, "/tenants/c"+pods)
+		return code == http.StatusOK, nil
+	})
+	for at, tenant := range map[string]string{"": "a", "/tenants/a": "a", "/tenants/b": "b", "/tenants/c": "c"} {
+		eventually(t, "she is a user of "+tenant+" at "+at, func(context.Context) (bool, error) {
+			code, answer := get(t, eve, at+"/api/v1/namespaces/default")
+			return code == http.StatusOK && strings.Contains(answer, `"tenant":"`+tenant+`"`), nil
+		})
+	}
+	for _, at := range []string{"/tenants/system", "/tenants/nobody"} {
+		if code, answer := get(t, eve, at+pods); code != http.StatusForbidden {
+			t.Errorf("at %s: %d %s", at, code, answer)
+		}
+	}
+	// A group is as the API server knows it, and comes from whoever says who they are.
+	for what, cfg := range map[string]*rest.Config{
+		"without the group": p.bearer(of.token(t, map[string]any{"sub": "eve", "tenant": "a"})),
+		"another": p.bearer(of.token(t, map[string]any{"sub": "eve", "tenant": "a",
+			"groups": []string{"oidc:staff"}})),
+		"a certificate": p.user(t, "oidc:eve", []string{"tenant:a"}, []string{"oidc:staff"}),
+	} {
+		if code, answer := get(t, cfg, "/tenants/c"+pods); code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", what, code, answer)
+		}
+	}
+	as := rest.CopyConfig(p.bearer(of.token(t, map[string]any{"sub": "ann", "tenant": "a"})))
+	as.Impersonate = rest.ImpersonationConfig{UserName: "oidc:eve", Groups: []string{"oidc:staff"}}
+	if code, answer := get(t, as, "/tenants/c"+pods); code != http.StatusForbidden {
+		t.Errorf("by impersonation: %d %s", code, answer)
+	}
 }
 
 // testAuditOfMembers: a request is recorded as one of the chosen tenant, and one that chooses none
@@ -219,9 +263,14 @@ func testWatchesOfMembers(t *testing.T, p *plane, of *provider, ann *rest.Config
 		code, _ := get(t, p.Admin, "/api/v1/tenants/a")
 		return code == http.StatusNotFound, nil
 	})
-	if code, body := get(t, ann, "/tenants/a/api/v1/namespaces"); code != http.StatusNotFound {
-		t.Errorf("in a tenant that is gone: %d %s", code, body)
-	}
+	// The edge knows by a watch which tenants there are.
+	eventually(t, "a tenant that is gone not to be found", func(context.Context) (bool, error) {
+		code, body := get(t, ann, "/tenants/a/api/v1/namespaces")
+		if code < http.StatusBadRequest {
+			return false, fmt.Errorf("%d %s", code, body)
+		}
+		return code == http.StatusNotFound, nil
+	})
 	select {
 	case <-inB:
 		t.Error("the watch in b ended with a")

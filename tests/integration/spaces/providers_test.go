@@ -131,6 +131,7 @@ jwt:
 `+indented+`
     claimMappings:
       username: {claim: sub, prefix: "oidc:"}
+      groups: {claim: groups, prefix: "oidc:"}
       extra:
         - key: a4s.io/tenant
           valueExpression: claims.tenant

@@ -1,6 +1,7 @@
 package tokenreview
 
 import (
+	"context"
 	"net/http"
 	"testing"
 
@@ -52,6 +53,33 @@ func TestCreate(t *testing.T) {
 		status := got.(*authentication.TokenReview).Status
 		if status.User.Username != c.want || status.Authenticated != (c.want != "") {
 			t.Errorf("%v: got %+v", c, status)
+		}
+	}
+}
+
+// TestReviewsEndWithTheirRequests: what waits for a provider waits no longer than who asks for the review.
+func TestReviewsEndWithTheirRequests(t *testing.T) {
+	for _, of := range []string{"", "t1"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+			cancel()
+			select {
+			case <-req.Context().Done():
+				return nil, false, req.Context().Err()
+			case <-t.Context().Done():
+				return nil, false, nil
+			}
+		}), []string{"api"})
+		if of != "" {
+			ctx = space.WithTenant(ctx, of)
+		}
+		review := &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: "x"}}
+		got, err := r.Create(ctx, review, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := got.(*authentication.TokenReview).Status; status.Authenticated || status.Error == "" {
+			t.Errorf("in %q: %+v", of, status)
 		}
 	}
 }
