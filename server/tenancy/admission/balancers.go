@@ -46,8 +46,8 @@ func (g *guard) checkAllowed(ctx context.Context, tenant string, service, old *c
 	for _, port := range portsOf(service) {
 		if !allowed.Has(port.Number) && !slices.Contains(had, port) {
 			return fmt.Errorf("this space gets no Services of type %s with port %d: an administrator of the cluster "+
-				"allows ports by the annotation %s of the tenant", core.ServiceTypeLoadBalancer, port.Number,
-				allowances.LoadBalancers)
+				"allows ports by %s of the tenant", core.ServiceTypeLoadBalancer, port.Number,
+				allowances.Field(allowances.LoadBalancers))
 		}
 	}
 	return nil

@@ -99,10 +99,10 @@ func (annotated) Exists(context.Context, string) (bool, error)     { return true
 func (annotated) Terminating(string) bool                          { return false }
 func (annotated) Synced() bool                                     { return true }
 func (annotated) Images(context.Context, string) ([]string, error) { return nil, nil }
-func (annotated) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, error) {
-	return nil, nil
+func (annotated) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, string, error) {
+	return nil, "", nil
 }
-func (a annotated) Annotation(_ context.Context, _, key string) (string, error) {
+func (a annotated) Allowance(_ context.Context, _, key string) (string, error) {
 	return a[key], nil
 }
 func (annotated) Keeper(context.Context, string, schema.GroupResource, string, string) (string, string, error) {

@@ -68,9 +68,8 @@ func (r *deviceRules) checkRequest(
 			return fmt.Errorf("%s.tolerations[%d] tolerates every taint: name the keys of the taints", path, i)
 		default:
 			return fmt.Errorf("%s.tolerations[%d] tolerates the taint %s, which keeps devices for others: leave it "+
-				"out; an administrator of the cluster allows the key by the annotation %s of the tenant", path, i,
-				t.Key,
-				allowances.Tolerations)
+				"out; an administrator of the cluster allows the key by %s of the tenant", path, i, t.Key,
+				allowances.Field(allowances.Tolerations))
 		}
 	}
 	return nil
@@ -78,17 +77,17 @@ func (r *deviceRules) checkRequest(
 
 // checkAdminAccess: with it a pod gets devices that others use.
 func (r *deviceRules) checkAdminAccess(ctx context.Context, tenant, what string) error {
-	value, err := r.tenants.Annotation(ctx, tenant, allowances.DeviceAdminAccess)
+	value, err := r.tenants.Allowance(ctx, tenant, allowances.DeviceAdminAccess)
 	if err != nil {
 		return err
 	}
 	may, err := allowances.ParseFlag(value)
 	if err != nil {
-		return fmt.Errorf("the annotation %s of tenant %s: %w", allowances.DeviceAdminAccess, tenant, err)
+		return fmt.Errorf("%s of tenant %s: %w", allowances.Field(allowances.DeviceAdminAccess), tenant, err)
 	}
 	if !may {
 		return fmt.Errorf("%s gives access to devices that others use, so an administrator of the cluster has to "+
-			"allow it by the annotation %s of the tenant", what, allowances.DeviceAdminAccess)
+			"allow it by %s of the tenant", what, allowances.Field(allowances.DeviceAdminAccess))
 	}
 	return nil
 }

@@ -66,15 +66,15 @@ func TestDevicesAreAllowances(t *testing.T) {
 			gpu,
 			"requests[0].firstAvailable[1].deviceClassName"},
 		{"administrator's access", exactly(`"deviceClassName":"gpu.example.com","adminAccess":true`), nil,
-			allowances.DeviceAdminAccess},
+			"spec.allow.deviceAdminAccess"},
 		{"administrator's access of a trusted tenant", exactly(`"deviceClassName":"gpu.example.com",` +
 			`"adminAccess":true`),
-			annotated{allowances.PodSecurity: "privileged"}, allowances.DeviceAdminAccess},
+			annotated{allowances.PodSecurity: "privileged"}, "spec.allow.deviceAdminAccess"},
 		{"no administrator's access", exactly(`"deviceClassName":"gpu.example.com","adminAccess":false`), nil, ""},
 		{"administrator's access that is allowed", exactly(`"deviceClassName":"gpu.example.com","adminAccess":true`),
 			annotated{allowances.DeviceAdminAccess: "true"}, ""},
 		{"administrator's access that is not", exactly(`"deviceClassName":"gpu.example.com","adminAccess":true`),
-			annotated{allowances.DeviceAdminAccess: "false"}, allowances.DeviceAdminAccess},
+			annotated{allowances.DeviceAdminAccess: "false"}, "spec.allow.deviceAdminAccess"},
 		{"every taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"operator":"Exists"}]`), nil,
 			"tolerates every taint"},
 		{"one taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"key":"x",` +

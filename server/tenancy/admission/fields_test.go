@@ -32,8 +32,12 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
+
+// registered has a4s' own kinds in the scheme, as the API server does.
+var registered = tenantapi.AddToScheme(legacyscheme.Scheme)
 
 // fill sets v to something else than nothing.
 func fill(v reflect.Value) {
@@ -96,6 +100,9 @@ func internal(t *testing.T, kind schema.GroupVersionKind, object runtime.Object)
 // TestTenantsWriteTheirFields changes one field of each kind after the other, in
 // both directions and at once with the object.
 func TestTenantsWriteTheirFields(t *testing.T) {
+	if registered != nil {
+		t.Fatal(registered)
+	}
 	g := &guard{kinds: kinds.New()}
 	systems := 0
 	for _, row := range kinds.FieldRows() {

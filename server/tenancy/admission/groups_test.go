@@ -103,7 +103,7 @@ func TestPrioritiesOfEveryKindAreJudged(t *testing.T) {
 				attr := update(t, kind, internal(t, kind, object), nil, "")
 				for _, byTenant := range []bool{true, false} { // whoever makes it from a tenant's template
 					if err := g.check(t.Context(), "t1", byTenant, attr); err == nil ||
-						!strings.Contains(err.Error(), allowances.PriorityClasses) {
+						!strings.Contains(err.Error(), "spec.allow.priorityClasses") {
 						t.Errorf("%s of %s: %v", path, kind, err)
 					}
 				}

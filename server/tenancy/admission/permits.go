@@ -10,26 +10,26 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
 
-// permits are what administrators of the cluster allow tenants, by annotations.
+// permits are what administrators of the cluster allow tenants.
 type permits struct{ tenants Tenants }
 
 // level is what the pods of a tenant may do to the nodes.
 func (g permits) level(ctx context.Context, tenant string) (api.Level, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, allowances.PodSecurity)
+	value, err := g.tenants.Allowance(ctx, tenant, allowances.PodSecurity)
 	if err != nil || value == "" {
 		return api.LevelBaseline, err
 	}
 	level, err := api.ParseLevel(value)
 	if err != nil {
 		return api.LevelRestricted,
-			fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
+			fmt.Errorf("%s of tenant %s: %w", allowances.Field(allowances.PodSecurity), tenant, err)
 	}
 	return level, nil
 }
 
-// tolerations are what spec.scheduling of the tenant gives to its pods.
+// tolerations are what the scheduling of the tenant gives to its pods.
 func (g permits) tolerations(ctx context.Context, tenant string) ([]core.Toleration, error) {
-	s, err := g.tenants.Scheduling(ctx, tenant)
+	s, _, err := g.tenants.Scheduling(ctx, tenant)
 	if err != nil || s == nil {
 		return nil, err
 	}
@@ -50,14 +50,14 @@ func (g permits) giveTolerations(ctx context.Context, tenant string, pod *core.P
 
 // allowed reads a list of what a tenant may have.
 func (g permits) allowed(ctx context.Context, tenant, key string) (allowances.List, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, key)
+	value, err := g.tenants.Allowance(ctx, tenant, key)
 	return allowances.ParseList(value), err
 }
 
 // ports reads the ports of nodes that a tenant may have; otherwise is what holds
-// without an annotation.
+// if nobody says any.
 func (g permits) ports(ctx context.Context, tenant, key, otherwise string) (allowances.Ports, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, key)
+	value, err := g.tenants.Allowance(ctx, tenant, key)
 	if err != nil {
 		return allowances.Ports{}, err
 	}
@@ -66,7 +66,7 @@ func (g permits) ports(ctx context.Context, tenant, key, otherwise string) (allo
 	}
 	ports, err := allowances.ParsePorts(value)
 	if err != nil {
-		return ports, fmt.Errorf("the annotation %s of tenant %s: %w", key, tenant, err)
+		return ports, fmt.Errorf("%s of tenant %s: %w", allowances.Field(key), tenant, err)
 	}
 	return ports, nil
 }

@@ -40,11 +40,11 @@ func (p placed) Images(_ context.Context, tenant string) ([]string, error) {
 	return p.images, nil
 }
 
-func (p placed) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, error) {
+func (p placed) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, string, error) {
 	if tenant != "t1" {
-		return nil, nil
+		return nil, "", nil
 	}
-	return p.of, nil
+	return p.of, "", nil
 }
 
 // placesGuard knows nodes by the label that they have, one of which only the API server does.
@@ -163,8 +163,8 @@ func binds(ctx context.Context, g *guard, node string) error {
 // unread are tenants that cannot be read.
 type unread struct{ placed }
 
-func (unread) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, error) {
-	return nil, errors.New("the datastore does not answer")
+func (unread) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, string, error) {
+	return nil, "", errors.New("the datastore does not answer")
 }
 
 // TestNodesThatAreNotKnownYet: until the tenants are known that keep nodes, and where

@@ -44,11 +44,13 @@ type Tenants interface {
 	Terminating(name string) bool
 	// Synced reports whether those are known that all servers have to know.
 	Synced() bool
-	// Annotation is the value of an annotation of a Tenant, "" if it has none.
-	Annotation(ctx context.Context, tenant, key string) (string, error)
-	// Scheduling is spec.scheduling of a Tenant, nil if it has none.
-	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
-	// Images is spec.images of a Tenant.
+	// Allowance is what holds of one for a tenant, as it stands in an annotation; "" if nobody
+	// says it.
+	Allowance(ctx context.Context, tenant, key string) (string, error)
+	// Scheduling is what holds of the nodes for a tenant, nil for all, and the template that says
+	// it, "" if the Tenant does.
+	Scheduling(ctx context.Context, tenant string) (s *tenantapi.TenantScheduling, template string, err error)
+	// Images are the registries of its images, none for all.
 	Images(ctx context.Context, tenant string) ([]string, error)
 	// Keeper is the template that an object of a tenant is of, by its composite name, and what the
 	// object is called in there; template is "" if it is of none.

@@ -98,13 +98,13 @@ func debugging(level api.Level, pod, old *core.Pod) string {
 // nodes that are not for them. Old is nil for a new pod.
 func (g *guard) checkPlace(ctx context.Context, tenant string, pod, old *core.Pod) error {
 	if old == nil && pod.Spec.NodeName != "" {
-		value, err := g.tenants.Annotation(ctx, tenant, allowances.NodeNames)
+		value, err := g.tenants.Allowance(ctx, tenant, allowances.NodeNames)
 		if err != nil {
 			return err
 		}
 		may, err := allowances.ParseFlag(value)
 		if err != nil {
-			return fmt.Errorf("the annotation %s of tenant %s: %w", allowances.NodeNames, tenant, err)
+			return fmt.Errorf("%s of tenant %s: %w", allowances.Field(allowances.NodeNames), tenant, err)
 		}
 		if !may {
 			return fmt.Errorf("spec.nodeName is %q: the scheduler chooses the node, "+
@@ -196,7 +196,7 @@ func (g *guard) checkPriorityClass(ctx context.Context, tenant, name string) err
 	}
 	if class.Value > 0 {
 		return fmt.Errorf("pods of the priority class %s displace those of others, so an administrator of the "+
-			"cluster has to allow it by the annotation %s of the tenant", name, allowances.PriorityClasses)
+			"cluster has to allow it by %s of the tenant", name, allowances.Field(allowances.PriorityClasses))
 	}
 	return nil
 }

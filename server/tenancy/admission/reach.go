@@ -39,6 +39,9 @@ func (a *Admission) Dial(ctx context.Context, network, address string) (net.Conn
 	return a.guard.reach.Dial(ctx, network, address)
 }
 
+// Dialer connects to what a tenant names, as for its webhooks.
+func (a *Admission) Dialer(tenant string) reach.Dial { return a.guard.reach.Dialer(tenant, nil) }
+
 // GuardProxies lets tenants proxy to their own pods only.
 func (a *Admission) GuardProxies(storage map[string]registry.Storage) error {
 	return a.guard.reach.GuardProxies(storage)

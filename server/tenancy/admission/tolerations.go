@@ -149,7 +149,7 @@ func (g tolerations) drop(ctx context.Context, tenant string, pod, old *core.Pod
 			continue
 		}
 		warning.AddWarning(ctx, "", fmt.Sprintf("spec.tolerations[%d] is left out: an administrator of the cluster "+
-			"allows the key %s by the annotation %s of the tenant", i, t.Key, allowances.Tolerations))
+			"allows the key %s by %s of the tenant", i, t.Key, allowances.Field(allowances.Tolerations)))
 	}
 	pod.Spec.Tolerations = kept
 	return nil
@@ -175,8 +175,7 @@ func (g tolerations) check(ctx context.Context, tenant string, pod, old *core.Po
 				i, t.Key)
 		default:
 			return fmt.Errorf("spec.tolerations[%d] tolerates %s: an administrator of the cluster allows the key "+
-				"by the "+
-				"annotation %s of the tenant", i, t.Key, allowances.Tolerations)
+				"by %s of the tenant", i, t.Key, allowances.Field(allowances.Tolerations))
 		}
 	}
 	return nil

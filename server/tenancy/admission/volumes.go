@@ -43,8 +43,8 @@ func (g storage) checkVolumes(ctx context.Context, tenant string, volumes []core
 				continue
 			}
 			return fmt.Errorf("spec.volumes[%d] is of the type %s, by which a pod reaches what its node reaches: "+
-				"claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the "+
-				"annotation %s of the tenant", i, source, allowances.VolumeTypes)
+				"claim a volume of a StorageClass, or have an administrator of the cluster allow the type by %s of "+
+				"the tenant", i, source, allowances.Field(allowances.VolumeTypes))
 		}
 		if csi := volume.CSI; csi != nil {
 			if err := g.checkDriver(ctx, tenant, csi.Driver); err != nil {
@@ -71,8 +71,8 @@ func (g storage) checkDriver(ctx context.Context, tenant, driver string) error {
 		return err
 	}
 	return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, "+
-		"or have an administrator of the cluster allow the driver by the annotation %s of the tenant", driver,
-		allowances.CSIDrivers)
+		"or have an administrator of the cluster allow the driver by %s of the tenant", driver,
+		allowances.Field(allowances.CSIDrivers))
 }
 
 // namedClasses are what a claim or a volume names of the cluster's storage. Which
@@ -184,8 +184,8 @@ func (g storage) checkVolume(
 	for _, source := range allowances.SourcesOf(externalSource(volume)) {
 		if !types.Has(source) {
 			return fmt.Errorf("a volume of the type %s can be anybody's: claim one of a StorageClass, "+
-				"or have an administrator of the cluster allow the type by the annotation %s of the tenant", source,
-				allowances.VolumeTypes)
+				"or have an administrator of the cluster allow the type by %s of the tenant", source,
+				allowances.Field(allowances.VolumeTypes))
 		}
 	}
 	return nil

@@ -84,6 +84,10 @@ func FieldRows() []Fields {
 				"every node sends what goes to these addresses to this Service, whoever sends it"),
 			own("status", "conditions")),
 		fields("", "ServiceAccount", own("", "secrets imagePullSecrets automountServiceAccountToken")),
+		fields("", "TenantAccess",
+			own("spec", "tenant user groups serviceAccount role namespace expirationSeconds expires secret server"),
+			systems("status", "conditions tenantUID expirationTimestamp binding",
+				"the system deletes the binding that it names, and says by it what it gave out")),
 		fields("", "TenantUsage", systems("", "usage", counted)),
 
 		fields(admission, "MutatingAdmissionPolicy", own("spec", policyScope+" mutations reinvocationPolicy")),

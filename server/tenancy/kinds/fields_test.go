@@ -48,6 +48,7 @@ func TestFieldsAreAllDecided(t *testing.T) {
 	types := maps.Clone(scheme.Scheme.AllKnownTypes())
 	types[apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")] =
 		reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]()
+	types[tenantapi.GroupVersion().WithKind("TenantAccess")] = reflect.TypeFor[tenantapi.TenantAccess]()
 	types[tenantapi.GroupVersion().WithKind("TenantUsage")] = reflect.TypeFor[tenantapi.TenantUsage]()
 	types[metricsv1beta1.SchemeGroupVersion.WithKind("PodMetrics")] = reflect.TypeFor[metricsv1beta1.PodMetrics]()
 

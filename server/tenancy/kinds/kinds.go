@@ -84,6 +84,7 @@ func Rows() []Kind {
 		{"", "secrets", "Secret", ns, Tenant, "", false},
 		{"", "serviceaccounts", "ServiceAccount", ns, Tenant, "", false},
 		{"", "services", "Service", ns, Tenant, "", false},
+		{"", "tenantaccesses", "TenantAccess", cluster, Tenant, "", false},
 		{"", "tenantplacements", "TenantPlacement", cluster, System,
 			"where tenants live is decided by the administrators of the cluster", false},
 		{"", "tenants", "Tenant", cluster, System, "tenants are made by the administrators of the cluster", false},

@@ -21,11 +21,12 @@ const (
 	ownStorage = "fast"
 )
 
-// narrow gives the attacker lists of classes, and nodes.
+// narrow gives the attacker lists of classes, and nodes: one of its own, the others by its template.
 func (p *plane) narrow(t *testing.T, s *space) {
 	t.Helper()
-	if err := p.specify(t, s.name,
-		`{"scheduling":{"nodeSelector":{"pool":"own"}},"images":["docker.io"]}`); err != nil {
+	post(t, p.Admin, "/api/v1/tenanttemplates", `{"metadata":{"name":"narrow"},"spec":{"images":["docker.io"],`+
+		`"scheduling":{"nodeSelector":{"pool":"own"}},"allow":{"storageClasses":["`+ownStorage+`"]}}}`)
+	if err := p.specify(t, s.name, `{"template":"narrow"}`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the nodes of the attacker to be known", func(context.Context) (bool, error) {
@@ -33,7 +34,6 @@ func (p *plane) narrow(t *testing.T, s *space) {
 		_, answer, _ := s.makesPod(t, asDryRun, withImage(foreignImage))
 		return code == http.StatusForbidden && strings.Contains(answer, "this space has images of"), nil
 	})
-	p.allow(t, s.name, allowances.StorageClasses, ownStorage)
 	p.holds(t, s, allowances.RuntimeClasses, ownRuntime, func() bool {
 		_, _, pod := s.makesPod(t, asDryRun, podBody("", ""))
 		code, _ := do(t, s.config, http.MethodPost, inClaims+asDryRun, `{"metadata":{"name":"x"},`+claimSpec("")+`}`,

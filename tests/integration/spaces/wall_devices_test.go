@@ -303,7 +303,8 @@ func TestWallW2AdminAccess(t *testing.T) {
 			claimTemplates: claimBody("x", `{"spec":`+spec+`}`)} {
 			eventually(t, path+" "+what, func(context.Context) (bool, error) {
 				got, answer := do(t, a.config, http.MethodPost, path+"?dryRun=All", body, nil)
-				if got == http.StatusForbidden && !strings.Contains(answer, allowances.DeviceAdminAccess) ||
+				if got == http.StatusForbidden &&
+					!strings.Contains(answer, allowances.Field(allowances.DeviceAdminAccess)) ||
 					got != http.StatusForbidden && got != http.StatusCreated {
 					return false, fmt.Errorf("%d %s", got, answer)
 				}
@@ -511,7 +512,7 @@ func TestWallW17PriorityOfGroups(t *testing.T) {
 		}
 	}
 	each("", http.StatusCreated, "")
-	each(`"priorityClassName":"high",`, http.StatusForbidden, allowances.PriorityClasses)
+	each(`"priorityClassName":"high",`, http.StatusForbidden, allowances.Field(allowances.PriorityClasses))
 	for resource, body := range bodies(`"priorityClassName":"system-node-critical",`) {
 		// Upstream itself finds the number of a PodGroup too high.
 		if code, answer := do(t, a.config, http.MethodPost, api+resource+"?dryRun=All", body, nil); code !=

@@ -126,6 +126,12 @@ func TestWallPods(t *testing.T) {
 		!strings.Contains(body, "nsf") {
 		t.Errorf("an allowance that is none: %d %.300s", code, body)
 	}
+	if code, body := do(t, p.Admin, http.MethodPatch, "/api/v1/tenants/t1",
+		`{"spec":{"allow":{"volumeTypes":["nfs","nsf"]}}}`,
+		[]string{"Content-Type: application/merge-patch+json"}); code != http.StatusUnprocessableEntity ||
+		!strings.Contains(body, "spec.allow.volumeTypes[1]") {
+		t.Errorf("a field that is none: %d %.300s", code, body)
+	}
 	testWallV16(t, p, s)
 }
 

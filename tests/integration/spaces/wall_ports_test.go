@@ -84,10 +84,13 @@ func TestWallW11NodePorts(t *testing.T) {
 			made.Add(1)
 		}
 	}
-	used := p.usage(t, "a", tenantapi.LimitNodePorts)
-	if n := made.Load(); n != 2 || used.Used.Value() != most*4/5 {
-		t.Errorf("%d Services, which have %s node ports", n, used.Used.String())
+	if n := made.Load(); n != 2 {
+		t.Errorf("%d Services", n)
 	}
+	eventually(t, "the node ports of two Services to be used", func(context.Context) (bool, error) {
+		u := p.usage(t, "a", tenantapi.LimitNodePorts)
+		return u.Used.Value() == most*4/5, nil
+	})
 	testPortsOfChanges(t, p, a)
 	// What a policy of the tenant asks for comes after the first look.
 	a.mutates(t, "services", "has(object.metadata.labels)", `Object{spec: Object.spec{type: 'NodePort'}}`)

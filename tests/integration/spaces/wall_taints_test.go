@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/workload"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
+	"github.com/a4s-io/a4s/tests/hollownode"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -39,10 +41,25 @@ func (p *plane) readyNode(t *testing.T, name string) {
 	if _, err := p.admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	p.lives(t, name)
 	eventually(t, "the node has no taints", func(ctx context.Context) (bool, error) {
 		n, err := p.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && len(n.Spec.Taints) == 0, err
 	})
+}
+
+// lives has a node say until the test ends that it is there, as its kubelet would: else the controllers take it for
+// lost after less than a minute, and a slow machine is not through by then.
+func (p *plane) lives(t *testing.T, name string) {
+	t.Helper()
+	node := p.node(t, name)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	running.Go(func() { hollownode.Live(ctx, node, p.admin) })
 }
 
 func (p *plane) patchNode(t *testing.T, name, patch string) {

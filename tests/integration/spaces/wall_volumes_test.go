@@ -51,7 +51,7 @@ func TestWallW7InlineVolumes(t *testing.T) {
 	for _, c := range []struct {
 		value   string
 		refused string
-	}{{"", "the annotation a4s.io/csi-drivers"}, {"csi.example.com", "nfs.csi.k8s.io can be anybody's"},
+	}{{"", "by spec.allow.csiDrivers of the tenant"}, {"csi.example.com", "nfs.csi.k8s.io can be anybody's"},
 		{"nfs.csi.k8s.io", ""}, {"*", ""}} {
 		p.holds(t, s, allowances.CSIDrivers, c.value, refuses(inline, c.refused))
 	}

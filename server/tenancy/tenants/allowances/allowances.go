@@ -1,6 +1,7 @@
 package allowances
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,17 +11,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
-// Annotations of a Tenant. Each list has commas between its items, and "*" stands
-// for everything. What a pod, a claim or a volume does not say is judged as well:
-// beside each stands what holds for it.
+// The allowances, by the annotations of a Tenant that were the first way to say them; Field is
+// the present one. Each list has commas between its items, and "*" stands for everything. What a
+// pod, a claim or a volume does not say is judged as well: beside each stands what holds for it.
 const (
 	// PodSecurity is the level of the Pod Security Standards that the pods meet:
-	// privileged, baseline (without the annotation) or restricted.
+	// privileged, baseline (if nobody says one) or restricted.
 	PodSecurity = "a4s.io/pod-security"
 	// LoadBalancers are the ports of nodes that Services of type LoadBalancer may
-	// have (80,8000-8999), true for all that are free (as without the annotation)
+	// have (80,8000-8999), true for all that are free (as if nobody says any)
 	// or false for none.
 	LoadBalancers = "a4s.io/load-balancers"
 	// HostPorts are ports of nodes that pods may take: 8080,9000-9010.
@@ -38,22 +41,22 @@ const (
 	// PriorityClasses are those that may be used. A pod without one has what all
 	// pods get.
 	PriorityClasses = "a4s.io/priority-classes"
-	// RuntimeClasses are those that may be used, without the annotation all. A pod
-	// without one gets the first.
+	// RuntimeClasses are those that may be used; if nobody says any, all that are not for
+	// tenants which list them. A pod without one gets the first.
 	RuntimeClasses = "a4s.io/runtime-classes"
 	// StorageClasses are those that may be used, and classes of the attributes of
-	// volumes; without the annotation all. A claim without one gets the cluster's
+	// volumes; all if nobody says any. A claim without one gets the cluster's
 	// default, and is refused if that is not one of them.
 	StorageClasses = "a4s.io/storage-classes"
 	// DeviceClasses are those of whose devices claims may be made, by pods and
-	// templates as well. Without it, all are.
+	// templates as well; all if nobody says any.
 	DeviceClasses = "a4s.io/device-classes"
 	// DeviceAdminAccess, "true", lets claims have administrator's access to
 	// devices that others use.
 	DeviceAdminAccess = "a4s.io/device-admin-access"
 )
 
-// All are all annotations.
+// All are all allowances.
 func All() []string {
 	return append(lists(), PodSecurity, LoadBalancers, HostPorts, NodeNames, DeviceAdminAccess)
 }
@@ -63,19 +66,22 @@ func lists() []string {
 		DeviceClasses}
 }
 
-// List is a list in an annotation.
+// List is a list of what is allowed.
 type List struct {
-	// Said reports whether there is an annotation.
+	// Said reports whether anybody says one.
 	Said  bool
 	Items []string
 }
 
-// ParseList reads a list; "" is no annotation.
+// ParseList reads a list; "" is none, and "none" is one with nothing in it.
 func ParseList(value string) List {
 	if value == "" {
 		return List{}
 	}
 	l := List{Said: true}
+	if value == tenantapi.None {
+		return l
+	}
 	for item := range strings.SplitSeq(value, ",") {
 		l.Items = append(l.Items, strings.TrimSpace(item))
 	}
@@ -91,7 +97,7 @@ func (l List) Has(item string) bool {
 func (l List) Narrows() bool { return l.Said && !slices.Contains(l.Items, "*") }
 
 // String is the list as it is written.
-func (l List) String() string { return strings.Join(l.Items, ", ") }
+func (l List) String() string { return cmp.Or(strings.Join(l.Items, ", "), tenantapi.None) }
 
 // Ports are ports of nodes.
 type Ports struct {
@@ -105,12 +111,12 @@ func (p Ports) Has(port int32) bool {
 	return p.All || slices.ContainsFunc(p.ranges, func(r utilnet.PortRange) bool { return r.Contains(int(port)) })
 }
 
-// ParsePorts reads ports and ranges of them: 80,8000-8999, true or *, false.
+// ParsePorts reads ports and ranges of them: 80,8000-8999, true or *, false or none.
 func ParsePorts(value string) (Ports, error) {
 	switch value {
-	case "false", "":
+	case "false", tenantapi.None, "":
 		return Ports{}, nil
-	case "true", "*":
+	case "true", tenantapi.Everything:
 		return Ports{All: true}, nil
 	}
 	var out Ports
@@ -124,7 +130,7 @@ func ParsePorts(value string) (Ports, error) {
 	return out, nil
 }
 
-// ParseFlag reads an annotation that is true or false, which "" is.
+// ParseFlag reads what is true or false, which "" is.
 func ParseFlag(value string) (bool, error) {
 	if value == "" {
 		return false, nil
@@ -170,15 +176,14 @@ func SourcesOf(source any) []string {
 func Validate(annotations map[string]string) error {
 	var errs []error
 	for _, key := range lists() {
-		if value, ok := annotations[key]; ok &&
-			slices.Contains(append(ParseList(value).Items, strings.TrimSpace(value)), "") {
+		value, ok := annotations[key]
+		if items := ParseList(value).Items; ok && (value == "" || slices.Contains(items, "")) {
 			errs = append(errs, fmt.Errorf("%s: %q is not a list of names with commas between them", key, value))
 		}
 	}
 	for _, name := range ParseList(annotations[VolumeTypes]).Items {
-		if name != "" && name != "*" && !slices.Contains(Sources(), name) {
-			errs = append(errs, fmt.Errorf("%s: there are no volumes of the type %q, only %s", VolumeTypes, name,
-				strings.Join(Sources(), ", ")))
+		if name != "" && name != tenantapi.Everything && !slices.Contains(Sources(), name) {
+			errs = append(errs, fmt.Errorf("%s: %w", VolumeTypes, noSource(name)))
 		}
 	}
 	for _, key := range []string{HostPorts, LoadBalancers} {
@@ -191,9 +196,15 @@ func Validate(annotations map[string]string) error {
 			errs = append(errs, fmt.Errorf("%s: %q is neither true nor false", key, value))
 		}
 	}
-	if value, levels := annotations[PodSecurity], []string{"privileged", "baseline", "restricted"}; value != "" &&
-		!slices.Contains(levels, value) {
-		errs = append(errs, fmt.Errorf("%s: %q is none of %s", PodSecurity, value, strings.Join(levels, ", ")))
+	if value := annotations[PodSecurity]; value != "" && !slices.Contains(levels(), value) {
+		errs = append(errs, fmt.Errorf("%s: %q is none of %s", PodSecurity, value, strings.Join(levels(), ", ")))
 	}
 	return errors.Join(errs...)
+}
+
+// levels are those of the Pod Security Standards.
+func levels() []string { return []string{"privileged", "baseline", "restricted"} }
+
+func noSource(name string) error {
+	return fmt.Errorf("there are no volumes of the type %q, only %s", name, strings.Join(Sources(), ", "))
 }
