@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // toStdout is the file name that means standard output.
@@ -33,7 +33,8 @@ func accessFlags() []cli.Flag {
 		texts("group", "", "`NAME` of a group that the user is in; repeat it for more"),
 		span("expires", "", year,
 			"`DURATION` that the certificate is valid for; the cluster has a maximum", "8760h, a year"),
-		text("server", "", "", "`URL` of the API server in the kubeconfig", "that of the admin kubeconfig"),
+		text("server", "", "", "`URL` of the API server in the kubeconfig",
+			"that of the server for other machines"),
 	}
 }
 
@@ -50,7 +51,7 @@ func readAccess(c *call, tenant string) (*access, error) {
 		expires:  c.Duration("expires"), server: c.String("server"),
 	}
 	const reserved = "system:"
-	of := func(name string) bool { return strings.HasPrefix(name, tenantadmin.Organization) }
+	of := func(name string) bool { return strings.HasPrefix(name, space.Organization) }
 	switch {
 	case a.User == "" || strings.TrimSpace(a.User) != a.User:
 		return nil, &problem.Input{Source: "--user", Value: a.User, Want: "the name of a user"}
@@ -231,6 +232,9 @@ func tenantKubeconfig(c *call) error {
 		return tenantError(c.ctx, admin, name, err)
 	}
 	if login != nil {
+		if err := completeLogin(c, login, tenantadmin.OwnProvider(t)); err != nil {
+			return err
+		}
 		return writeLogin(c, admin, who, login, file)
 	}
 	return writeAccess(ctx, c, admin, who, file)
@@ -242,7 +246,11 @@ func writeAccess(ctx context.Context, c *call, admin *tenantadmin.Admin, who *ac
 	if err != nil {
 		return tenantError(c.ctx, admin, who.Tenant, err)
 	}
-	data, err := admin.Kubeconfig(who.Identity, creds, who.server)
+	server, err := addressFor(ctx, admin, who)
+	if err != nil {
+		return tenantError(c.ctx, admin, who.Tenant, err)
+	}
+	data, err := admin.Kubeconfig(who.Identity, creds, server)
 	if err != nil {
 		return err
 	}
@@ -255,7 +263,17 @@ func writeAccess(ctx context.Context, c *call, admin *tenantadmin.Admin, who *ac
 	if err != nil {
 		return err
 	}
-	return noteAccess(c.errOut, admin.Server(), who, creds.NotAfter)
+	return noteAccess(c.errOut, server, who, creds.NotAfter)
+}
+
+// addressFor is the URL of the API in a kubeconfig: one that works from other machines, too, if
+// there is one.
+func addressFor(ctx context.Context, admin *tenantadmin.Admin, who *access) (string, error) {
+	if who.server != "" {
+		return who.server, nil
+	}
+	server, err := tenantadmin.External(ctx, admin)
+	return cmp.Or(server, admin.Server()), err
 }
 
 // noteAccess says what is not as the user may expect.
@@ -277,7 +295,7 @@ func noteAddress(w io.Writer, server string, who *access) error {
 	if who.server != "" || err != nil {
 		return nil
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+	if tenantadmin.Local(u.Hostname()) {
 		_, err = problem.Show(w,
 			"a4s: note: %s works on this machine only; --server URL makes a kubeconfig for others\n", server)
 		return err

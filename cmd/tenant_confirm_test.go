@@ -95,7 +95,7 @@ func TestTenantDeleteAsks(t *testing.T) {
 func TestTenantDeleteIsRefused(t *testing.T) {
 	f := newFakeTenants(t, "t1")
 	f.pods = 1
-	f.tenants["t1"].Spec.DeletionProtection = true
+	f.tenants["t1"].Spec.DeletionProtection = new(true)
 	_, _, stderr, err := runWith(t, terminal(t, "t1\n"), "tenant", "delete", "t1", "--kubeconfig", f.kubeconfig)
 	if err == nil || !strings.Contains(err.Error(), "spec.deletionProtection is true") ||
 		strings.Contains(err.Error(), "--kubeconfig") || strings.Contains(stderr, "Type the name") {

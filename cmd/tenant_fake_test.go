@@ -58,8 +58,10 @@ type fakeTenants struct {
 	// lost is a tenant that has a placement only.
 	lost string
 	// placed is a tenant whose placement goes at the third look.
-	placed  string
-	maxLife time.Duration
+	placed string
+	// external is what it says of its address; "" is nothing.
+	external string
+	maxLife  time.Duration
 	// pods is how many run in each space, or less than none if nobody may see them.
 	pods int
 }
@@ -178,6 +180,14 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		return http.StatusOK, list
 	})
 	// A cluster of one partition, with two nodes.
+	handle("GET /api", func(*http.Request) (int, any) {
+		if f.external == "" {
+			return notFound("", "")
+		}
+		return http.StatusOK, metav1.APIVersions{ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{
+			{ClientCIDR: "10.43.0.0/16", ServerAddress: "10.43.0.1:443"},
+			{ClientCIDR: "0.0.0.0/0", ServerAddress: f.external}}}
+	})
 	handle("GET /api/v1/partitions", func(*http.Request) (int, any) {
 		return http.StatusOK, partitionapi.PartitionList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PartitionList"}}
@@ -233,7 +243,7 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		if options.Preconditions == nil || *options.Preconditions.UID != t.UID {
 			f.t.Errorf("deleted with %+v", options)
 		}
-		if t.Spec.DeletionProtection {
+		if t.Protected() {
 			refusal := failure(http.StatusForbidden, metav1.StatusReasonForbidden, "tenants", name)
 			refusal.Message = "spec.deletionProtection is true"
 			refusal.Details.Causes = []metav1.StatusCause{{Type: tenantapi.CauseDeletionProtected}}

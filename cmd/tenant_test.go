@@ -101,6 +101,27 @@ func TestTenantKubeconfig(t *testing.T) {
 	}
 }
 
+// TestTenantKubeconfigsWorkElsewhere: the server says where other machines reach it.
+func TestTenantKubeconfigsWorkElsewhere(t *testing.T) {
+	f := newFakeTenants(t, "t1")
+	for external, want := range map[string]string{"a4s.example.com:6443": "https://a4s.example.com:6443",
+		"192.0.2.1:6443": "https://192.0.2.1:6443", "127.0.0.1:6443": f.url, "localhost:6443": f.url, "": f.url} {
+		f.external = external
+		for _, command := range []string{"kubeconfig", "create"} {
+			out, stderr, err := f.run(command, "t1", "--output=-")
+			if err != nil || strings.Contains(stderr, "this machine only") != (want == f.url) {
+				t.Errorf("%s at %q: %v\n%s", command, external, err, stderr)
+			}
+			f.checkKubeconfig([]byte(out), "t1", "admin", want)
+		}
+		out, _, err := f.run("kubeconfig", "t1", "--oidc", "--oidc-issuer-url=https://login.example.com",
+			"--oidc-client-id=a4s", "--output=-")
+		if err != nil || !strings.Contains(out, want+"/tenants/t1") {
+			t.Errorf("with a login at %q: %v\n%s", external, err, out)
+		}
+	}
+}
+
 func TestTenantFilesThatAreKept(t *testing.T) {
 	f := newFakeTenants(t)
 	dir := t.TempDir()
@@ -137,7 +158,7 @@ func TestTenantList(t *testing.T) {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
-	f.tenants["alpha"].Spec.DeletionProtection, f.tenants["alpha"].Spec.Cordoned = true, true
+	f.tenants["alpha"].Spec.DeletionProtection, f.tenants["alpha"].Spec.Cordoned = new(true), true
 	f.tenants["beta"].Spec.Cordoned = true
 	out, _, err := f.run("list", "-o", "wide")
 	if err != nil || !strings.Contains(out,

@@ -27,6 +27,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 const (
@@ -36,10 +37,6 @@ const (
 	AdminRole = "cluster-admin"
 	// MinExpires is the shortest life of a certificate that the API gives.
 	MinExpires = 10 * time.Minute
-
-	// Organization begins the O of a certificate of a tenant's user, and no
-	// name of a user or group.
-	Organization = "tenant:"
 
 	// cleanupTimeout bounds what is done after the caller gave up.
 	cleanupTimeout = 10 * time.Second
@@ -118,7 +115,7 @@ func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (
 		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
-		CommonName: id.User, Organization: []string{Organization + id.Tenant}, OrganizationalUnit: id.Groups,
+		CommonName: id.User, Organization: []string{space.Organization + id.Tenant}, OrganizationalUnit: id.Groups,
 		SerialNumber: string(tenant.UID),
 	}}, key)
 	if err != nil {

@@ -176,7 +176,7 @@ func (a *Admin) Running(ctx context.Context, name string) (pods int, err error) 
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case terminating(t), t.Spec.DeletionProtection, !t.Made():
+	case terminating(t), t.Protected(), !t.Made():
 		return 0, nil // and asking for pods would make the space of one that nobody has used
 	}
 	inside, err := a.space(name)

@@ -108,7 +108,7 @@ func writeTable(out io.Writer, tenants []tenantapi.Tenant, wide bool, now time.T
 			if c := meta.FindStatusCondition(t.Status.Conditions, shown); c != nil {
 				message, _, _ = strings.Cut(c.Message, "\n")
 			}
-			problem.Show(w, "\t%s\t%t\t%s\t%s", ready, t.Spec.DeletionProtection, t.Spec.CRDPolicy, message)
+			problem.Show(w, "\t%s\t%t\t%s\t%s", ready, t.Protected(), t.Spec.CRDPolicy, message)
 		}
 		fmt.Fprintln(w)
 	}

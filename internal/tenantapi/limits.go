@@ -29,6 +29,7 @@ const (
 	LimitWatches          = "watches"
 	LimitDefinitionBytes  = "definitionBytes"
 	LimitShare            = "share"
+	LimitAccesses         = "accesses"
 )
 
 // What a share can be, and what it is unless somebody says another.
@@ -60,6 +61,7 @@ func Counts(limit string) string {
 		LimitMemory:           "what pods that have not ended request, or are limited to",
 		LimitStorage:          "what claims of volumes request",
 		LimitDefinitions:      "definitions of custom resources",
+		LimitAccesses:         "accesses that the users of the space made",
 		LimitDefinitionBytes:  "what definitions of custom resources take in the datastore",
 		LimitServices:         "services",
 		LimitNodePorts:        "ports of the nodes that services have",
@@ -99,6 +101,7 @@ func (in *TenantLimits) fields() []limitField {
 		{name: LimitWatches, count: &in.Watches},
 		{name: LimitDefinitionBytes, quantity: &in.DefinitionBytes},
 		{name: LimitShare, count: &in.Share},
+		{name: LimitAccesses, count: &in.Accesses},
 	}
 }
 
@@ -149,7 +152,7 @@ func DefaultLimits() *TenantLimits {
 func DefaultLimitSettings() []string {
 	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "definitionBytes=16Mi",
 		"loadBalancers=10", "eventsPerSecond=50", "services=2000", "nodePorts=100", "loadBalancerPorts=100",
-		"watches=1000"}
+		"watches=1000", "accesses=20"}
 }
 
 // ParseLimits changes DefaultLimits by settings, "name=value" each.

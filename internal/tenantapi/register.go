@@ -29,7 +29,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	// object that does not say it.
 	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
 		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{},
-			&TenantUsage{}, &TenantUsageList{}, &TenantTemplate{}, &TenantTemplateList{})
+			&TenantUsage{}, &TenantUsageList{}, &TenantTemplate{}, &TenantTemplateList{},
+			&TenantAccess{}, &TenantAccessList{})
 	}
 	if err := s.AddFieldLabelConversionFunc(GroupVersion().WithKind(Kind), convertSelector); err != nil {
 		return fmt.Errorf("adding the field selectors of tenants: %w", err)
@@ -44,10 +45,12 @@ const (
 	// SelectDormant is "true" for tenants whose space nobody has used yet and that are
 	// not being deleted.
 	SelectDormant = "status.dormant"
+	// SelectTemplate selects by the template that the Tenant names.
+	SelectTemplate = "spec.template"
 )
 
 func convertSelector(label, value string) (string, string, error) {
-	if label == SelectPhase || label == SelectDormant {
+	if label == SelectPhase || label == SelectDormant || label == SelectTemplate {
 		return label, value, nil
 	}
 	return runtime.DefaultMetaV1FieldSelectorConversion(label, value)

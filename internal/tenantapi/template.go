@@ -24,6 +24,11 @@ const (
 	MaxTemplateObjects = 64
 	// MaxTemplateBytes is how long its objects are at most together, as JSON.
 	MaxTemplateBytes = 256 << 10
+	// MaxTemplateAccesses is how many accesses a template has at most.
+	MaxTemplateAccesses = 16
+	// CopyLabel is on Secrets of the system space that templates may copy to tenants, with
+	// the value CopyAllowed. Who can set it can read the Secret.
+	CopyLabel, CopyAllowed = "a4s.io/copy-to-tenants", "true"
 	// DefaultAtATime is how many tenants get a change of a template at a time.
 	DefaultAtATime = 5
 )
@@ -43,6 +48,9 @@ const (
 	ReasonNoTemplate = "TemplateNotFound"
 	// ReasonNotApplied is a tenant of which an object could not be made as the template says.
 	ReasonNotApplied = "NotApplied"
+	// ReasonNotCurrent is a tenant that waits for its turn, of which a Secret or an access, which do not
+	// wait, could not be made as they are now.
+	ReasonNotCurrent = "NotCurrent"
 	// ReasonProgressing is a template that not all of its tenants have yet.
 	ReasonProgressing = "Progressing"
 	// ReasonStopped is one that some of them could not get, so that no others get it.
@@ -86,6 +94,46 @@ type TenantTemplateSpec struct {
 	// MaxFailed is how many tenants may be unable to get a change before no others get it:
 	// none if it is not set.
 	MaxFailed int64 `json:"maxFailed,omitempty" protobuf:"varint,6,opt,name=maxFailed"`
+	// PodSecurity, Allow, Scheduling and Images hold for its tenants where their own do not, each
+	// field of Allow for itself. Exclusive nodes are kept for all tenants that have Scheduling from
+	// the template.
+	PodSecurity string            `json:"podSecurity,omitempty" protobuf:"bytes,7,opt,name=podSecurity"`
+	Allow       *TenantAllowances `json:"allow,omitempty" protobuf:"bytes,8,opt,name=allow"`
+	Scheduling  *TenantScheduling `json:"scheduling,omitempty" protobuf:"bytes,9,opt,name=scheduling"`
+	Images      []string          `json:"images,omitempty" protobuf:"bytes,10,rep,name=images"`
+	// DeletionProtection is that of Tenants that are made from it and say none.
+	DeletionProtection *bool `json:"deletionProtection,omitempty" protobuf:"varint,11,opt,name=deletionProtection"`
+	// Secrets are in the space of each of its tenants, as copies of Secrets of the system
+	// space: what is in them does not stand in a template.
+	Secrets []TemplateSecret `json:"secrets,omitempty" protobuf:"bytes,12,rep,name=secrets"`
+	// Access are the TenantAccesses that are made for each of its tenants.
+	Access []TemplateAccess `json:"access,omitempty" protobuf:"bytes,13,rep,name=access"`
+}
+
+// TemplateSecret is a Secret of each tenant of a template.
+type TemplateSecret struct {
+	// Namespace and Name are those in the space of the tenant.
+	Namespace string            `json:"namespace" protobuf:"bytes,1,opt,name=namespace"`
+	Name      string            `json:"name" protobuf:"bytes,2,opt,name=name"`
+	Labels    map[string]string `json:"labels,omitempty" protobuf:"bytes,3,rep,name=labels"`
+	// From is the Secret of the system space that it is a copy of, which has CopyLabel.
+	From TemplateSecretSource `json:"from" protobuf:"bytes,4,opt,name=from"`
+}
+
+// TemplateSecretSource names a Secret of the system space.
+type TemplateSecretSource struct {
+	Namespace string `json:"namespace" protobuf:"bytes,1,opt,name=namespace"`
+	Name      string `json:"name" protobuf:"bytes,2,opt,name=name"`
+}
+
+// String names the Secret in messages.
+func (in TemplateSecretSource) String() string { return in.Namespace + "/" + in.Name }
+
+// TemplateAccess is a TenantAccess for each tenant of a template.
+type TemplateAccess struct {
+	// Name is that of the TenantAccess.
+	Name string           `json:"name" protobuf:"bytes,1,opt,name=name"`
+	Spec TenantAccessSpec `json:"spec" protobuf:"bytes,2,opt,name=spec"`
 }
 
 // TenantTemplateStatus is what a4s reports about a template.
@@ -108,6 +156,8 @@ type AppliedTemplate struct {
 	// Objects are those of the space that are the template's. Users of the tenant can
 	// neither change nor delete them.
 	Objects []TemplateObject `json:"objects,omitempty" protobuf:"bytes,4,rep,name=objects"`
+	// Access are the names of the TenantAccesses that were made for the tenant.
+	Access []string `json:"access,omitempty" protobuf:"bytes,5,rep,name=access"`
 }
 
 // TemplateObject names an object of a space, in native form.
@@ -117,11 +167,13 @@ type TemplateObject struct {
 	Name      string `json:"name" protobuf:"bytes,3,opt,name=name"`
 	// UID is that of the object that was made for the template, empty as long as none was.
 	UID types.UID `json:"uid,omitempty" protobuf:"bytes,4,opt,name=uid"`
+	// From is the Secret of the system space that a Secret was copied from, by namespace and name.
+	From string `json:"from,omitempty" protobuf:"bytes,5,opt,name=from"`
 }
 
 // Named is the name alone, by which objects are compared.
 func (in TemplateObject) Named() TemplateObject {
-	in.UID = ""
+	in.UID, in.From = "", ""
 	return in
 }
 
@@ -165,6 +217,15 @@ func (TenantTemplateList) OpenAPIModelName() string { return modelName("TenantTe
 
 // OpenAPIModelName names the model in OpenAPI documents.
 func (TenantTemplateSpec) OpenAPIModelName() string { return modelName("TenantTemplateSpec") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TemplateSecret) OpenAPIModelName() string { return modelName("TemplateSecret") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TemplateSecretSource) OpenAPIModelName() string { return modelName("TemplateSecretSource") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TemplateAccess) OpenAPIModelName() string { return modelName("TemplateAccess") }
 
 // OpenAPIModelName names the model in OpenAPI documents.
 func (TenantTemplateStatus) OpenAPIModelName() string { return modelName("TenantTemplateStatus") }

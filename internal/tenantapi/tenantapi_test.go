@@ -15,12 +15,13 @@ import (
 
 func full(name string) Tenant {
 	n := int64(3)
-	zero := int64(0)
+	zero, no := int64(0), false
 	t := Tenant{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"},
 			Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
 		Spec: TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst,
-			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: true, Cordoned: true, Template: "gold",
+			Nodes: NodesReadOnly, Partition: "tp2", DeletionProtection: &no, Cordoned: true, Template: "gold",
+			PodSecurity: "restricted", Allow: fullAllowances(),
 			Images: []string{"registry.example.com/team", "docker.io"},
 			Scheduling: &TenantScheduling{NodeSelector: map[string]string{"a": "b", "c": ""}, Exclusive: true,
 				Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists,
@@ -30,9 +31,18 @@ func full(name string) Tenant {
 				LastTransitionTime: metav1.NewTime(time.Unix(1e9, 0))},
 			{Type: SpaceEmpty, Status: metav1.ConditionFalse},
 		}, Template: &AppliedTemplate{Name: "gold", UID: "u", Generation: 3,
-			Objects: []TemplateObject{{Kind: "Role", Namespace: "default", Name: "r"}}}},
+			Objects: []TemplateObject{{Kind: "Role", Namespace: "default", Name: "r"}}},
+			Effective: &EffectiveSpec{PodSecurity: "baseline", Allow: &TenantAllowances{},
+				Images: []string{"docker.io"}, Scheduling: &TenantScheduling{}}},
 	}
 	return t
+}
+
+func fullAllowances() *TenantAllowances {
+	no, yes, list := false, true, []string{"a", "b"}
+	return &TenantAllowances{VolumeTypes: list, CSIDrivers: list, HostPorts: list, LoadBalancerPorts: list,
+		NodeNames: &no, TolerationKeys: list, PriorityClasses: list, RuntimeClasses: list, StorageClasses: list,
+		DeviceClasses: list, DeviceAdminAccess: &yes}
 }
 
 func fullTemplate() *TenantTemplate {
@@ -40,9 +50,24 @@ func fullTemplate() *TenantTemplate {
 	return &TenantTemplate{
 		ObjectMeta: metav1.ObjectMeta{Name: "gold", Generation: 2},
 		Spec: TenantTemplateSpec{Default: true, Limits: &TenantLimits{Pods: &n}, Labels: map[string]string{"a": "b"},
-			Objects: []runtime.RawExtension{{Raw: []byte(`{"a":1}`)}, {Raw: []byte(`{}`)}}, AtATime: 2, MaxFailed: 1},
+			Objects: []runtime.RawExtension{{Raw: []byte(`{"a":1}`)}, {Raw: []byte(`{}`)}}, AtATime: 2, MaxFailed: 1,
+			PodSecurity: "privileged", Allow: fullAllowances(), Scheduling: &TenantScheduling{}, Images: []string{"*"},
+			DeletionProtection: new(true)},
 		Status: TenantTemplateStatus{Tenants: 3, Current: 2, Failed: 1,
 			Conditions: []metav1.Condition{{Type: RolledOut, Status: metav1.ConditionFalse}}},
+	}
+}
+
+func fullAccess() *TenantAccess {
+	n, at := int64(600), metav1.NewTime(time.Unix(1e9, 0))
+	return &TenantAccess{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Finalizers: []string{AccessFinalizer}},
+		Spec: TenantAccessSpec{Tenant: "t1", User: "u", Groups: []string{"g", "h"}, Role: "edit", Namespace: "default",
+			ServiceAccount: &AccessAccount{Namespace: "default", Name: "s"}, ExpirationSeconds: &n, Expires: &at,
+			Secret: AccessSecret{Namespace: "argocd", Name: "s", Format: FormatArgoCD,
+				Labels: map[string]string{"a": "b"}}, Server: "https://a4s.example.com"},
+		Status: TenantAccessStatus{Conditions: []metav1.Condition{{Type: AccessReady, Status: metav1.ConditionTrue}},
+			TenantUID: "u", ExpirationTimestamp: &at, Binding: &AccessBinding{Namespace: "default", Name: "b"}},
 	}
 }
 
@@ -61,7 +86,8 @@ func TestEncodingsRoundTrip(t *testing.T) {
 		Items: []Tenant{full("a"), {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
 	for name, in := range map[string]runtime.Object{"object": &one,
 		"empty": &Tenant{Spec: TenantSpec{Limits: &TenantLimits{}}}, "list": list, "template": fullTemplate(),
-		"list of templates": &TenantTemplateList{Items: []TenantTemplate{*fullTemplate(), {}}}} {
+		"list of templates": &TenantTemplateList{Items: []TenantTemplate{*fullTemplate(), {}}}, "access": fullAccess(),
+		"list of accesses": &TenantAccessList{Items: []TenantAccess{*fullAccess(), {}}}} {
 		for _, info := range factory.SupportedMediaTypes() {
 			t.Run(name+" "+info.MediaType, func(t *testing.T) {
 				// This is how storage writes and reads: from and to the

@@ -51,7 +51,7 @@ const (
 	// ReasonMade is a space whose default objects exist.
 	ReasonMade = "Made"
 	// ReasonDormant is a space that nobody has used yet: its Tenant is all there is. One
-	// that keeps nodes has it never.
+	// that keeps nodes, or whose template gives access to it, has it never.
 	ReasonDormant = "Dormant"
 )
 
@@ -118,8 +118,9 @@ type TenantSpec struct {
 	// Partition is the tenant partition that has the tenant. It is chosen if it is not
 	// set, and never changes.
 	Partition string `json:"partition,omitempty" protobuf:"bytes,4,opt,name=partition"`
-	// DeletionProtection keeps the tenant from being deleted.
-	DeletionProtection bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
+	// DeletionProtection keeps the tenant from being deleted. A new one that does not say it has
+	// that of its template.
+	DeletionProtection *bool `json:"deletionProtection,omitempty" protobuf:"varint,10,opt,name=deletionProtection"`
 	// Cordoned lets the users of the tenant read, and nothing else.
 	Cordoned bool `json:"cordoned,omitempty" protobuf:"varint,11,opt,name=cordoned"`
 	// Scheduling says which nodes run the pods of the tenant; all that take them if it is
@@ -128,9 +129,20 @@ type TenantSpec struct {
 	// Images are the registries, with or without the beginning of a path, whose images pods
 	// of the tenant run; all if there are none.
 	Images []string `json:"images,omitempty" protobuf:"bytes,13,rep,name=images"`
-	// Template is the TenantTemplate whose limits, labels and objects the tenant has, none if
-	// it is not set.
+	// Template is the TenantTemplate that the tenant is made from, none if it is not set.
 	Template string `json:"template,omitempty" protobuf:"bytes,14,opt,name=template"`
+	// PodSecurity is the level of the Pod Security Standards that pods of the tenant meet,
+	// baseline if nobody says another.
+	PodSecurity string `json:"podSecurity,omitempty" protobuf:"bytes,15,opt,name=podSecurity"`
+	// Allow gives the tenant more than tenants have, or less.
+	Allow *TenantAllowances `json:"allow,omitempty" protobuf:"bytes,16,opt,name=allow"`
+	// Authentication is the tenant's own provider of OpenID Connect, none if it is not set.
+	Authentication *TenantAuthentication `json:"authentication,omitempty" protobuf:"bytes,20,opt,name=authentication"`
+}
+
+// Protected reports whether deleting the tenant is refused.
+func (in *Tenant) Protected() bool {
+	return in.Spec.DeletionProtection != nil && *in.Spec.DeletionProtection
 }
 
 // TenantScheduling says which nodes run the pods of a tenant, whatever the pods say. It has
@@ -145,7 +157,8 @@ type TenantScheduling struct {
 	Exclusive bool `json:"exclusive,omitempty" protobuf:"varint,3,opt,name=exclusive"`
 }
 
-// KeepsNodes reports whether there are nodes that run no pods of other tenants.
+// KeepsNodes reports whether the Tenant itself says that there are nodes which run no pods of
+// other tenants.
 func (in *Tenant) KeepsNodes() bool { return in.Spec.Scheduling != nil && in.Spec.Scheduling.Exclusive }
 
 // ReadsOnly reports whether the users of the tenant can only read. One that is being
@@ -199,6 +212,8 @@ type TenantLimits struct {
 	// Share is how much of the server's time the tenant has beside the shares of others while
 	// all ask for more than there is: 1 to 100, DefaultShare if nobody says another.
 	Share *int64 `json:"share,omitempty" protobuf:"varint,35,opt,name=share"`
+	// Accesses is the number of TenantAccesses in the space, each of which the system looks after.
+	Accesses *int64 `json:"accesses,omitempty" protobuf:"varint,37,opt,name=accesses"`
 	// Devices is the number of devices that claims ask for, by their DeviceClass.
 	// Those of a class that is not there are not bounded.
 	Devices map[string]int64 `json:"devices,omitempty" protobuf:"bytes,20,rep,name=devices"`
@@ -216,6 +231,9 @@ type TenantStatus struct {
 	Usage []LimitUsage `json:"usage,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=usage"`
 	// Template is what the space has of spec.template.
 	Template *AppliedTemplate `json:"template,omitempty" protobuf:"bytes,4,opt,name=template"`
+	// Effective is what holds of what the Tenant and its template say. It is found out for whoever
+	// reads the Tenant, and nobody can write it.
+	Effective *EffectiveSpec `json:"effective,omitempty" protobuf:"bytes,5,opt,name=effective"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -45,8 +45,8 @@ func kinds(t *testing.T) map[string]reflect.Type {
 		}
 	}
 	known := s.KnownTypes(schema.GroupVersion{Version: "v1"})
-	if len(known) != 14 {
-		t.Errorf("%d kinds, want 14", len(known))
+	if len(known) != 16 {
+		t.Errorf("%d kinds, want 16", len(known))
 	}
 	return known
 }
@@ -64,6 +64,7 @@ func filled(t *testing.T, typ reflect.Type, seed int64) stored {
 		name[corev1.TolerationOperator], name[corev1.TaintEffect],
 		name[metav1.ConditionStatus], name[metav1.ManagedFieldsOperationType],
 		name[tenantapi.Phase], name[tenantapi.CRDPolicy], name[tenantapi.NodeAccess],
+		name[tenantapi.AccessFormat],
 		name[partitionapi.Role], name[partitionapi.PlacementPhase],
 		func(at *metav1.Time, c randfill.Continue) { *at = metav1.NewTime(time.Unix(c.Int63n(1<<32), 0)) },
 		func(q *resource.Quantity, c randfill.Continue) {

@@ -10,6 +10,10 @@
 // ended: nothing is left on the machine, and nothing there is changed. No pod
 // runs, as there is no node: tests do not wait for readiness.
 //
+// The controllers of Flux and Argo CD have modules of their own below gitops, as
+// they need other versions. `make test-gitops` builds and runs them; `make
+// test-clients` leaves them out, as the build takes long.
+//
 // Besides the tests it has the program operator, which the end-to-end tests
 // run in pods. Nothing imports it.
 package clients

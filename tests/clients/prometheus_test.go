@@ -318,25 +318,10 @@ func startPrometheus(t *testing.T, dir string) *prometheus {
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Fatalf("promtool check config: %v\n%s", err, out)
 	}
-	said, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.Command(prometheusProgram(t, "prometheus"), "--config.file", filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address",
 		strings.TrimPrefix(prometheusURL, "http://"))
-	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		_ = said.Close()
-		if data, err := os.ReadFile(said.Name()); err == nil && t.Failed() {
-			t.Logf("Prometheus says:\n%s", data[max(0, len(data)-4000):])
-		}
-	})
+	keepRunning(t, "Prometheus", cmd, filepath.Join(dir, "log"))
 	return &prometheus{}
 }
 

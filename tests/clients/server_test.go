@@ -19,7 +19,7 @@ import (
 
 // deadline bounds every wait. What is waited for takes seconds at most, on a
 // machine that does nothing else.
-const deadline = 2 * time.Minute
+const deadline = 4 * time.Minute
 
 // Every tenant is searched for the name of the other one, so neither may be a
 // word that occurs by itself.
@@ -203,4 +203,25 @@ func eventually(t testing.TB, what string, check func(ctx context.Context) error
 			last = err
 		}
 	}
+}
+
+// keepRunning runs a program until the test ends. What it has said in a file is shown if the test fails.
+func keepRunning(t *testing.T, name string, cmd *exec.Cmd, file string) {
+	t.Helper()
+	said, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		_ = said.Close()
+		if data, err := os.ReadFile(file); err == nil && t.Failed() {
+			t.Logf("%s says:\n%s", name, data[max(0, len(data)-6000):])
+		}
+	})
 }

@@ -8,7 +8,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+	guard "k8s.io/kubernetes/pkg/registry/rbac"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
 	clusterroleguard "k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased"
 	clusterrolebindingguard "k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding/policybased"
@@ -26,13 +29,13 @@ import (
 // user's rights by all bindings that its storage lists: for a user of the
 // system also by those that tenants made, and for a tenant's user not by those
 // that every space has without storing them.
-func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, in Roles) error {
+func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, in Roles) (*Binding, error) {
 	r, ok1 := storage["roles"].(*roleguard.Storage)
 	rb, ok2 := storage["rolebindings"].(*rolebindingguard.Storage)
 	cr, ok3 := storage["clusterroles"].(*clusterroleguard.Storage)
 	crb, ok4 := storage["clusterrolebindings"].(*clusterrolebindingguard.Storage)
 	if !ok1 || !ok2 || !ok3 || !ok4 {
-		return fmt.Errorf("roles are stored as %T and %T, bindings as %T and %T, which cannot be guarded",
+		return nil, fmt.Errorf("roles are stored as %T and %T, bindings as %T and %T, which cannot be guarded",
 			storage["roles"], storage["clusterroles"], storage["rolebindings"], storage["clusterrolebindings"])
 	}
 	rights := validation.NewDefaultRuleResolver(in, in, in, in)
@@ -49,7 +52,28 @@ func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, in R
 	storage["rolebindings"] = rolebindingguard.NewStorage(rb.StandardStorage, a, rules)
 	storage["clusterroles"] = clusterroleguard.NewStorage(cr.StandardStorage, a, rules)
 	storage["clusterrolebindings"] = clusterrolebindingguard.NewStorage(crb.StandardStorage, a, rules)
-	return nil
+	return &Binding{a, rules}, nil
+}
+
+// Binding knows who may bind which role.
+type Binding struct {
+	authorizer authorizer.Authorizer
+	rules      *grantable
+}
+
+// May reports, as an error, that whoever makes a request may not have a role bound in a namespace, or in all of the
+// space if that is empty. They may if they could make such a binding: if they have the right to bind the role, or
+// all that it gives. All names are those inside.
+func (b *Binding) May(ctx context.Context, role rbacv1.RoleRef, namespace string) error {
+	asked := rbac.RoleRef{APIGroup: role.APIGroup, Kind: role.Kind, Name: role.Name}
+	if guard.EscalationAllowed(ctx) || guard.BindingAuthorized(ctx, asked, namespace, b.authorizer) {
+		return nil
+	}
+	gives, err := b.rules.GetRoleReferenceRules(ctx, role, namespace)
+	if err != nil {
+		return err
+	}
+	return validation.ConfirmNoEscalation(request.WithNamespace(ctx, namespace), b.rules, gives)
 }
 
 // grantable compares rights that a user has with rights of a role to be bound.

@@ -68,7 +68,8 @@ func TestGuardStorage(t *testing.T) {
 		"clusterroles":        clusterroleguard.NewStorage(roles, nil, nil),
 		"clusterrolebindings": clusterrolebindingguard.NewStorage(roles, nil, nil),
 	}
-	if err := GuardStorage(storage, a, l); err != nil {
+	binding, err := GuardStorage(storage, a, l)
+	if err != nil {
 		t.Fatal(err)
 	}
 	bind := func(to string) runtime.Object {
@@ -119,7 +120,29 @@ func TestGuardStorage(t *testing.T) {
 			}
 		})
 	}
-	if err := GuardStorage(map[string]rest.Storage{"roles": roles}, a, l); err == nil {
+	for _, c := range []struct {
+		name, role, namespace string
+		user                  user.Info
+		allowed               bool
+	}{
+		{"a role that was just made, which they have", "new.t1.tenant", "", gina, true},
+		{"in a namespace", "new.t1.tenant", "default.t1", gina, true},
+		{"what they have not", "cluster-admin", "", gina, false},
+		{"what they have not, in a namespace", "cluster-admin", "default.t1", gina, false},
+		{"what is not there", "none.t1.tenant", "", gina, false},
+		{"an administrator", "cluster-admin", "", in("t1", "admin"), true},
+		{"an administrator, what is not there", "none.t1.tenant", "default.t1", in("t1", "admin"), true},
+		{"the administrator of another tenant", "cluster-admin", "", in("t2", "admin"), false},
+		{"a system user by what a tenant gave them", "cluster-admin", "", in("", "sysop"), false},
+	} {
+		ctx := request.WithRequestInfo(space.WithTenant(request.WithUser(t.Context(), c.user), "t1"),
+			&request.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "tenantaccesses"})
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: c.role}
+		if err := binding.May(ctx, ref, c.namespace); (err == nil) != c.allowed {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := GuardStorage(map[string]rest.Storage{"roles": roles}, a, l); err == nil {
 		t.Error("storage of another kind was taken")
 	}
 }
