@@ -16,8 +16,9 @@ import (
 
 // Tenants says what their administrators have decided.
 type Tenants interface {
-	// Scheduling is spec.scheduling of a tenant, nil for none.
-	Scheduling(ctx context.Context, tenant string) (*tenantapi.TenantScheduling, error)
+	// Scheduling is what holds for a tenant, nil for all nodes, and the template that says it, "" if
+	// the Tenant does.
+	Scheduling(ctx context.Context, tenant string) (s *tenantapi.TenantScheduling, template string, err error)
 }
 
 // Rules are those of all tenants.
@@ -25,21 +26,26 @@ type Rules struct {
 	tenants Tenants
 
 	mu sync.RWMutex
-	// kept are the tenants that have nodes for themselves alone, with the labels of these
+	// kept are those that have nodes for themselves alone, with the labels of these
 	// nodes, by one of these labels: a node has few, and there may be many tenants.
-	kept map[label]map[string]labels.Set
+	kept map[label]map[keeper]labels.Set
 	// by is where they are in kept.
-	by      map[string]label
+	by      map[keeper]label
 	changes map[*func()]struct{}
+	// templates are those that say which nodes run pods, as they were last told of.
+	templates map[string]tenantapi.TenantScheduling
 }
+
+// keeper has nodes for itself alone: a tenant, or all tenants that a template gives nodes to.
+type keeper struct{ tenant, template string }
 
 // label is one with its value.
 type label struct{ key, value string }
 
 // New makes rules that hear of tenants by Changed and Gone.
 func New(tenants Tenants) *Rules {
-	return &Rules{tenants: tenants, kept: map[label]map[string]labels.Set{}, by: map[string]label{},
-		changes: map[*func()]struct{}{}}
+	return &Rules{tenants: tenants, kept: map[label]map[keeper]labels.Set{}, by: map[keeper]label{},
+		changes: map[*func()]struct{}{}, templates: map[string]tenantapi.TenantScheduling{}}
 }
 
 // OnChange has f called, until the context ends, whenever pods may fit where they did not
@@ -64,33 +70,60 @@ func (r *Rules) Changed(old, t *tenantapi.Tenant) {
 	if t.Spec.Scheduling != nil {
 		is = *t.Spec.Scheduling
 	}
-	if was.Exclusive == is.Exclusive && maps.Equal(was.NodeSelector, is.NodeSelector) {
-		return
+	same := sameNodes(was, is)
+	if !same {
+		r.keep(keeper{tenant: t.Name}, is)
 	}
-	r.keep(t.Name, is)
-	if old != nil { // a new one leaves others fewer nodes, and has no pods that wait yet
+	// A new one leaves others fewer nodes, and has no pods that wait yet.
+	if old != nil && (!same || old.Spec.Template != t.Spec.Template ||
+		(old.Spec.Scheduling == nil) != (t.Spec.Scheduling == nil)) {
 		r.tell()
 	}
+}
+
+// TemplateChanged hears of a template that is new, has changed or, being nil, is gone.
+func (r *Rules) TemplateChanged(name string, t *tenantapi.TenantTemplate) {
+	var is tenantapi.TenantScheduling
+	if t != nil && t.Spec.Scheduling != nil {
+		is = *t.Spec.Scheduling
+	}
+	r.mu.Lock()
+	was := r.templates[name]
+	if len(is.NodeSelector) > 0 {
+		r.templates[name] = is
+	} else {
+		delete(r.templates, name)
+	}
+	r.mu.Unlock()
+	if !sameNodes(was, is) {
+		r.keep(keeper{template: name}, is)
+		r.tell()
+	}
+}
+
+// sameNodes reports whether two say the same of nodes.
+func sameNodes(a, b tenantapi.TenantScheduling) bool {
+	return a.Exclusive == b.Exclusive && maps.Equal(a.NodeSelector, b.NodeSelector)
 }
 
 // Gone hears of a tenant that is not there any more.
 func (r *Rules) Gone(tenant string) {
 	r.mu.RLock()
-	_, keeps := r.by[tenant]
+	_, keeps := r.by[keeper{tenant: tenant}]
 	r.mu.RUnlock()
 	if keeps {
-		r.keep(tenant, tenantapi.TenantScheduling{})
+		r.keep(keeper{tenant: tenant}, tenantapi.TenantScheduling{})
 		r.tell()
 	}
 }
 
-// keep takes note of the nodes of a tenant.
-func (r *Rules) keep(tenant string, s tenantapi.TenantScheduling) {
+// keep takes note of the nodes of a tenant or a template.
+func (r *Rules) keep(who keeper, s tenantapi.TenantScheduling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at, ok := r.by[tenant]; ok {
-		delete(r.by, tenant)
-		delete(r.kept[at], tenant)
+	if at, ok := r.by[who]; ok {
+		delete(r.by, who)
+		delete(r.kept[at], who)
 		if len(r.kept[at]) == 0 {
 			delete(r.kept, at)
 		}
@@ -104,9 +137,9 @@ func (r *Rules) keep(tenant string, s tenantapi.TenantScheduling) {
 			return cmp.Or(cmp.Compare(len(r.kept[of(a)]), len(r.kept[of(b)])), cmp.Compare(a, b))
 		}))
 		if r.kept[at] == nil {
-			r.kept[at] = map[string]labels.Set{}
+			r.kept[at] = map[keeper]labels.Set{}
 		}
-		r.by[tenant], r.kept[at][tenant] = at, s.NodeSelector
+		r.by[who], r.kept[at][who] = at, s.NodeSelector
 	}
 }
 
@@ -125,10 +158,10 @@ func (r *Rules) tell() {
 
 // Rule is that of one tenant.
 type Rule struct {
-	rules  *Rules
-	tenant string
-	own    labels.Set
-	lacks  string // what is said of a node without these labels
+	rules *Rules
+	of    keeper
+	own   labels.Set
+	lacks string // what is said of a node without these labels
 }
 
 // Of is the rule of a tenant.
@@ -136,11 +169,14 @@ func (r *Rules) Of(ctx context.Context, tenant string) (Rule, error) {
 	if space.IsSystem(tenant) {
 		return Rule{}, nil
 	}
-	s, err := r.tenants.Scheduling(ctx, tenant)
+	s, template, err := r.tenants.Scheduling(ctx, tenant)
 	if err != nil {
 		return Rule{}, err
 	}
-	rule := Rule{rules: r, tenant: tenant}
+	rule := Rule{rules: r, of: keeper{tenant: tenant}}
+	if template != "" {
+		rule.of = keeper{template: template}
+	}
 	if s != nil {
 		rule.own = s.NodeSelector
 	}
@@ -175,8 +211,8 @@ func (r Rule) Refusal(node map[string]string) string {
 		return ""
 	}
 	for key, value := range node {
-		for tenant, wants := range r.rules.kept[label{key, value}] {
-			if tenant != r.tenant && matches(wants, node) {
+		for who, wants := range r.rules.kept[label{key, value}] {
+			if who != r.of && matches(wants, node) {
 				return "had been set aside for another tenant"
 			}
 		}

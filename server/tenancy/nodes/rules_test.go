@@ -18,13 +18,19 @@ type selector = map[string]string
 // known are tenants by their names.
 type known map[string]*tenantapi.Tenant
 
-func (k known) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, error) {
+func (k known) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, string, error) {
 	t := k[tenant]
 	if t == nil {
-		return nil, errors.New("it cannot be read")
+		return nil, "", errors.New("it cannot be read")
 	}
-	return t.Spec.Scheduling, nil
+	if t.Spec.Template != "" && t.Spec.Scheduling == nil {
+		return &tenantapi.TenantScheduling{NodeSelector: goldPool(), Exclusive: true}, t.Spec.Template, nil
+	}
+	return t.Spec.Scheduling, "", nil
 }
+
+// goldPool are the nodes that templates give to tenants.
+func goldPool() selector { return selector{"pool": "gold"} }
 
 func tenant(name string, exclusive bool, of selector) *tenantapi.Tenant {
 	t := &tenantapi.Tenant{}
@@ -210,5 +216,58 @@ func TestConflict(t *testing.T) {
 	}
 	if _, err := rules.Conflict(t.Context(), "unknown", nil); err == nil {
 		t.Error("a tenant that cannot be read has no conflict")
+	}
+}
+
+// TestNodesOfATemplate: nodes that a template keeps are for all its tenants, as long as they have them from it.
+func TestNodesOfATemplate(t *testing.T) {
+	from := func(name, template string, own *tenantapi.TenantScheduling) *tenantapi.Tenant {
+		t := tenant(name, false, nil)
+		t.Spec.Template, t.Spec.Scheduling = template, own
+		return t
+	}
+	all := known{}
+	r := New(all)
+	told := 0
+	r.OnChange(t.Context(), func() { told++ })
+	says := func(s *tenantapi.TenantScheduling) *tenantapi.TenantTemplate {
+		return &tenantapi.TenantTemplate{Spec: tenantapi.TenantTemplateSpec{Scheduling: s}}
+	}
+	r.TemplateChanged("gold", says(&tenantapi.TenantScheduling{NodeSelector: goldPool(), Exclusive: true}))
+	for _, is := range []*tenantapi.Tenant{from("a", "gold", nil), from("b", "gold", nil), from("c", "", nil),
+		from("d", "gold", &tenantapi.TenantScheduling{}), from("e", "other", nil)} {
+		all[is.Name] = is
+		r.Changed(nil, is)
+	}
+	refuses := func(name string) string {
+		t.Helper()
+		why, err := r.Refusal(t.Context(), name, goldPool())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return why
+	}
+	for name, want := range map[string]string{"a": "", "b": "", "c": kept, "d": kept, "e": kept} {
+		if got := refuses(name); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if told != 1 {
+		t.Errorf("pods that wait are tried again %d times", told)
+	}
+	r.TemplateChanged("gold", says(&tenantapi.TenantScheduling{NodeSelector: goldPool(), Exclusive: true}))
+	r.TemplateChanged("silver", says(nil))
+	if told != 1 {
+		t.Errorf("for nothing %d times", told-1)
+	}
+	moved := from("c", "gold", nil)
+	r.Changed(all["c"], moved)
+	all["c"] = moved
+	if told != 2 || refuses("c") != "" {
+		t.Errorf("%d, c is refused: %q", told, refuses("c"))
+	}
+	r.TemplateChanged("gold", nil)
+	if told != 3 || refuses("d") != "" || len(r.by) > 0 || len(r.kept) > 0 || len(r.templates) > 0 {
+		t.Errorf("%d, d is refused when the template is gone: %q", told, refuses("d"))
 	}
 }

@@ -60,6 +60,10 @@ func (d *templated) testMissing(t *testing.T) {
 	if !warned.has("there is no TenantTemplate later") {
 		t.Errorf("the warnings are %q", warned.texts)
 	}
+	if _, err := tenants.Patch(t.Context(), "warned", types.MergePatchType, []byte(`{"spec":{"template":"never"}}`),
+		metav1.PatchOptions{}); err != nil || !warned.has("there is no TenantTemplate never") {
+		t.Errorf("changed: %v, the warnings are %q", err, warned.texts)
+	}
 	s := d.from(t, "early", "later")
 	d.await(t, "early", metav1.ConditionFalse, "there is no TenantTemplate later")
 	if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("x"),
@@ -83,6 +87,11 @@ func (d *templated) testDefault(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: tenantapi.TenantTemplateSpec{Default: true},
 	}, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("a second default: %v", err)
+	}
+	if _, err := d.templates.Patch(t.Context(), "second", types.ApplyPatchType, []byte(`{"apiVersion":"v1",`+
+		`"kind":"TenantTemplate","metadata":{"name":"second"},"spec":{"default":true}}`),
+		metav1.PatchOptions{FieldManager: "test"}); !apierrors.IsConflict(err) {
+		t.Errorf("a second default, applied: %v", err)
 	}
 	for template, want := range map[string]string{"": "later", "team": "team"} {
 		got, err := d.tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{
@@ -109,6 +118,12 @@ func (d *templated) testDefault(t *testing.T) {
 }
 
 func (d *templated) testLeaves(t *testing.T) {
+	for _, name := range []string{"team", "later"} {
+		err := d.templates.Delete(t.Context(), name, metav1.DeleteOptions{})
+		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "--field-selector spec.template="+name) {
+			t.Errorf("deleting %s: %v", name, err)
+		}
+	}
 	if _, err := d.tenants.Patch(t.Context(), "b", types.MergePatchType, []byte(`{"spec":{"template":null}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

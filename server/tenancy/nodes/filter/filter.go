@@ -117,7 +117,4 @@ func (*plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, 
 }
 
 // tenantOf is whose a pod is: its namespace says it, which is the system's to give.
-func tenantOf(pod *corev1.Pod) string {
-	tenant, _ := space.SplitNamespace(pod.Namespace)
-	return tenant
-}
+func tenantOf(pod *corev1.Pod) string { return space.OfNamespace(pod.Namespace) }

@@ -22,12 +22,12 @@ import (
 // known are what tenants have, by their names; one that is missing cannot be read.
 type known map[string]*tenantapi.TenantScheduling
 
-func (k known) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, error) {
+func (k known) Scheduling(_ context.Context, tenant string) (*tenantapi.TenantScheduling, string, error) {
 	s, ok := k[tenant]
 	if !ok {
-		return nil, errors.New("it cannot be read")
+		return nil, "", errors.New("it cannot be read")
 	}
-	return s, nil
+	return s, "", nil
 }
 
 // rules are those of tenants of which a has a pool for itself alone, b another, and c none.

@@ -18,7 +18,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
-// soon is how long a question for a template waits for the API, before the watch is there, and how long its
+// soon is how long a question for a template that the watch does not have waits for the API, and how long its
 // answer is remembered.
 const soon = time.Second
 
@@ -34,16 +34,26 @@ type templates struct {
 	remember time.Duration
 }
 
-// newTemplates makes the list; changed is told of what is new, has changed or is gone.
-func newTemplates(cfg *rest.Config, pool *interning.Pool, changed func(name string)) (*templates, error) {
+// newTemplates makes the list; changed is told of what is new, has changed or, with nil, is gone.
+func newTemplates(
+	cfg *rest.Config, pool *interning.Pool, changed func(name string, t *tenantapi.TenantTemplate),
+) (*templates, error) {
 	client, err := tenantapi.NewTemplateClient(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
 	t := &templates{client: client, asked: map[string]answer{}, remember: soon}
+	// What is told is not looked up: a handler may run while the queue of the watch is locked.
 	tell := func(obj any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-			changed(key)
+		if now, ok := obj.(*tenantapi.TenantTemplate); ok {
+			t.forget(now.Name)
+			changed(now.Name, now)
+		}
+	}
+	gone := func(obj any) {
+		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+			t.forget(name)
+			changed(name, nil)
 		}
 	}
 	t.store, t.controller = cache.NewInformerWithOptions(cache.InformerOptions{
@@ -57,7 +67,7 @@ func newTemplates(cfg *rest.Config, pool *interning.Pool, changed func(name stri
 		},
 		ObjectType: &tenantapi.TenantTemplate{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+			AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: gone,
 		},
 		Transform: pool.Transform,
 	})
@@ -66,16 +76,36 @@ func newTemplates(cfg *rest.Config, pool *interning.Pool, changed func(name stri
 
 // Template finds a template that is known by now, or nil. What it returns must not be changed.
 func (t *templates) Template(name string) *tenantapi.TenantTemplate {
-	if obj, ok, err := t.store.GetByKey(name); err == nil && ok {
-		found, _ := obj.(*tenantapi.TenantTemplate)
+	if found := t.watched(name); found != nil {
 		return found
-	}
-	if t.controller.HasSynced() {
-		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.asked[name].template
+}
+
+func (t *templates) watched(name string) *tenantapi.TenantTemplate {
+	obj, ok, err := t.store.GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	found, _ := obj.(*tenantapi.TenantTemplate)
+	return found
+}
+
+// forget drops the answer to a question, where the watch knows better.
+func (t *templates) forget(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.asked, name)
+}
+
+// answered is the last answer for a template, if it is still good.
+func (t *templates) answered(name string) (answer, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, ok := t.asked[name]
+	return last, ok && time.Since(last.at) < t.remember
 }
 
 // answer is one of the API.
@@ -85,21 +115,18 @@ type answer struct {
 	at       time.Time
 }
 
-// await has a template be known, if there is one. Before the watch is there the API is asked, once in a
-// while, so that tenants are bounded from the beginning.
+// await has a template be known, if there is one. What the watch does not have the API is asked for, once in a
+// while: the watch may not be there yet, or be behind a tenant that was made on another server.
 func (t *templates) await(ctx context.Context, name string) error {
-	if name == "" || t.controller.HasSynced() {
+	if name == "" || t.watched(name) != nil {
 		return nil
 	}
-	if _, ok, err := t.store.GetByKey(name); err == nil && ok {
-		return nil
+	if last, ok := t.answered(name); ok {
+		return last.err
 	}
 	t.asking.Lock()
 	defer t.asking.Unlock()
-	t.mu.Lock()
-	last, ok := t.asked[name]
-	t.mu.Unlock()
-	if ok && time.Since(last.at) < t.remember {
+	if last, ok := t.answered(name); ok {
 		return last.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)
@@ -112,7 +139,7 @@ func (t *templates) await(ctx context.Context, name string) error {
 		err = nil
 	}
 	if err != nil {
-		err = fmt.Errorf("reading the TenantTemplate %s, whose limits the tenant has: %w", name, err)
+		err = fmt.Errorf("reading the TenantTemplate %s, which the tenant is made from: %w", name, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +147,7 @@ func (t *templates) await(ctx context.Context, name string) error {
 	return err
 }
 
-// Bounded finds tenants whose limits are known, with those of their templates.
+// Bounded finds tenants whose templates are known.
 type Bounded struct{ *Directory }
 
 // Get finds a tenant, nil when there is none. What it returns must not be changed.

@@ -49,22 +49,34 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"partition": apimodels.Text("The tenant partition that has the tenant. If it is not set, the one with " +
 				"the fewest tenants is chosen. It never changes."),
 			"deletionProtection": apimodels.Bool("Whether deleting the tenant is refused, whoever asks. Set it to " +
-				"false to delete the tenant. It does not protect what is in the space."),
+				"false to delete the tenant; left out it stays. It does not protect what is in the space. A new " +
+				"tenant that does not say it has that of its template."),
 			"cordoned": apimodels.Bool("Whether users of the tenant, its administrators and service accounts among " +
 				"them, can only read: whatever changes something is refused, and connections to containers are " +
 				"closed. Pods, controllers, nodes and administrators of the cluster go on. It ends when the tenant " +
 				"is deleted."),
 			"scheduling": m.Optional("Which nodes run the pods of the tenant, whatever the pods say; all that take "+
-				"them if it is not set. A change counts at once for pods that have no node yet; the others stay "+
-				"where they are.", tenantapi.TenantScheduling{}.OpenAPIModelName()),
+				"them if neither it nor the template says any. A change counts at once for pods that have no node "+
+				"yet; the others stay where they are. As a whole it goes before that of the template.",
+				tenantapi.TenantScheduling{}.OpenAPIModelName()),
 			"images": apimodels.Set(fmt.Sprintf("The registries whose images pods of the tenant run and mount, in "+
-				"full, with or without the beginning of a path (docker.io/library); all if there are none. A new "+
-				"pod, or a new image of one, that names another is refused. At most %d.", mostImages)),
-			"template": apimodels.Text("The TenantTemplate whose limits, labels and objects the tenant has. What " +
-				"the limits of the tenant itself say goes before. A new tenant without one has the template that is " +
-				"the default, if there is one."),
+				"full, with or without the beginning of a path (docker.io/library); those of the template if there "+
+				"are none, and all if it has none, or for * alone. A new pod, or a new image of one, that names "+
+				"another is refused. At most %d.", mostImages)),
+			"template": apimodels.Text("The TenantTemplate that the tenant is made from: what it says of limits, " +
+				"podSecurity, allow, scheduling and images holds where the tenant itself says nothing. A new tenant " +
+				"without one has the template that is the default, if there is one."),
+			"podSecurity": podSecurity(),
+			"allow": m.Optional("What pods, claims and Services of the tenant may use beyond what those of all "+
+				"tenants may, or of that. Each field goes before that of the template.",
+				tenantapi.TenantAllowances{}.OpenAPIModelName()),
+			"authentication": m.Optional("The tenant's own provider of OpenID Connect: whoever has a token of it "+
+				"is a user of the tenant, and of nothing else. A change counts at once.",
+				tenantapi.TenantAuthentication{}.OpenAPIModelName()),
 		})
+	addAuthentication(m)
 	addScheduling(m)
+	addAllowances(m)
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+
 		"what is not set is as the cluster has it for all tenants.", nil, map[string]spec.Schema{
 		tenantapi.LimitNamespaces:       apimodels.Number("The number of namespaces, the default ones included."),
@@ -82,6 +94,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		tenantapi.LimitDefinitions: apimodels.Number("The number of definitions of custom resources."),
 		tenantapi.LimitDefinitionBytes: m.Quantity("What the definitions of custom resources take in the datastore " +
 			"together."),
+		tenantapi.LimitAccesses:      apimodels.Number("The number of TenantAccesses that are in the space."),
 		tenantapi.LimitLoadBalancers: apimodels.Number("The number of services of type LoadBalancer."),
 		tenantapi.LimitServices:      apimodels.Number("The number of services."),
 		tenantapi.LimitNodePorts:     apimodels.Number("The number of node ports of all services together."),
@@ -127,8 +140,11 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				m.Ref("", tenantapi.LimitUsage{}.OpenAPIModelName())),
 			"template": m.Optional("What the space has of spec.template.",
 				tenantapi.AppliedTemplate{}.OpenAPIModelName()),
+			"effective": m.Optional("What holds of what the Tenant, its annotations and its template say, found out "+
+				"for whoever reads it. Watches do not tell of it.", tenantapi.EffectiveSpec{}.OpenAPIModelName()),
 		})
 	addTemplates(m)
+	addAccesses(m)
 	return m.Models()
 }
 

@@ -19,12 +19,16 @@ import (
 // protectionField is where the field is in managed fields.
 const protectionField = "f:deletionProtection"
 
+// beforeApply is the manager that upstream names for fields of a time from which it knows none,
+// as of those that a template gave a new Tenant.
+const beforeApply = "before-first-apply"
+
 // unprotected lets only a Tenant without protection be deleted, and then asks validate, which is
 // the admission of the request. The store calls it with the Tenant as it is in the transaction
 // that marks it: nothing can protect it in between. What is being deleted already goes on.
 func unprotected(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
-		if t, ok := obj.(*tenantapi.Tenant); ok && t.Spec.DeletionProtection && t.DeletionTimestamp.IsZero() {
+		if t, ok := obj.(*tenantapi.Tenant); ok && t.Protected() && t.DeletionTimestamp.IsZero() {
 			return protected(t)
 		}
 		return validate(ctx, obj)
@@ -56,11 +60,14 @@ func protector(t *tenantapi.Tenant) string {
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || fields.Spec[protectionField] == nil {
 			continue
 		}
+		if entry.Manager == beforeApply {
+			break
+		}
 		by := fmt.Sprintf("an administrator of the cluster with %q", entry.Manager)
 		if entry.Time != nil {
 			by += " at " + entry.Time.UTC().Format(time.RFC3339)
 		}
 		return by
 	}
-	return "an administrator of the cluster"
+	return "an administrator of the cluster, or by the template when the tenant was made"
 }

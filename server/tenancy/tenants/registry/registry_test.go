@@ -40,6 +40,16 @@ func TestValidate(t *testing.T) {
 		"policy":           {func(t *tenantapi.Tenant) { t.Spec.CRDPolicy = "Mine" }, as(), "spec.crdPolicy"},
 		"no level": {func(t *tenantapi.Tenant) { t.Annotations = map[string]string{"a4s.io/pod-security": "none"} },
 			as(), "metadata.annotations"},
+		"a level": {func(t *tenantapi.Tenant) { t.Spec.PodSecurity = "none" }, as(), "spec.podSecurity"},
+		"allowed": {func(t *tenantapi.Tenant) {
+			t.Spec.Allow = &tenantapi.TenantAllowances{CSIDrivers: []string{"a", "a"}}
+		}, as(), "spec.allow.csiDrivers[1]"},
+		"all images": {func(t *tenantapi.Tenant) { t.Spec.Images = []string{"*"} }, as(), ""},
+		"all images and one": {func(t *tenantapi.Tenant) { t.Spec.Images = []string{"*", "docker.io"} }, as(),
+			"spec.images[0]"},
+		"of the system": {func(t *tenantapi.Tenant) {
+			t.Name, t.Spec.PodSecurity = "system", "restricted"
+		}, as(user.SystemPrivilegedGroup), "spec"},
 		"negative limit": {func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{Objects: limit(-1)} },
 			as(), "spec.limits.objects"},
 		"no request": {
@@ -111,20 +121,28 @@ func TestProtectedTenantsStay(t *testing.T) {
 	}{
 		"free": {change: func(*tenantapi.Tenant) {}},
 		"protected": {
-			change: func(t *tenantapi.Tenant) { t.Spec.DeletionProtection = true },
+			change: func(t *tenantapi.Tenant) { t.Spec.DeletionProtection = new(true) },
 			says:   []string{"spec.deletionProtection is true", "set by an administrator", "sets it to false"},
 		},
 		"by whom": {
 			change: func(t *tenantapi.Tenant) {
-				t.Spec.DeletionProtection = true
+				t.Spec.DeletionProtection = new(true)
 				t.ManagedFields = []metav1.ManagedFieldsEntry{
 					managed("other", `{"f:metadata":{"f:annotations":{"f:deletionProtection":{}}}}`),
 					managed("flux", `{"f:spec":{"f:deletionProtection":{}}}`)}
 			},
 			says: []string{`with "flux" at 2026-11-28T12:00:00Z`},
 		},
+		"by the template": {
+			change: func(t *tenantapi.Tenant) {
+				t.Spec.DeletionProtection = new(true)
+				t.ManagedFields = []metav1.ManagedFieldsEntry{
+					managed(beforeApply, `{"f:spec":{"f:deletionProtection":{}}}`)}
+			},
+			says: []string{"or by the template when the tenant was made: to delete"},
+		},
 		"on its way": {change: func(t *tenantapi.Tenant) {
-			t.Spec.DeletionProtection, t.DeletionTimestamp = true, &set
+			t.Spec.DeletionProtection, t.DeletionTimestamp = new(true), &set
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +168,7 @@ func TestProtectedTenantsStay(t *testing.T) {
 	going := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1", DeletionTimestamp: &set}}
 	setDefaults(going)
 	late := going.DeepCopy()
-	late.Spec.DeletionProtection = true
+	late.Spec.DeletionProtection = new(true)
 	if errs := check(as(), late, going); len(errs) != 1 || errs[0].Field != "spec.deletionProtection" {
 		t.Errorf("protected too late: %v", errs)
 	}

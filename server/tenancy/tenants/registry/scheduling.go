@@ -17,12 +17,11 @@ import (
 // mostOfNodes bounds what the scheduler compares with each node, and what each pod is given.
 const mostOfNodes = 16
 
-func validateScheduling(t *tenantapi.Tenant, path *field.Path) field.ErrorList {
-	s := t.Spec.Scheduling
+func validateScheduling(tenant string, s *tenantapi.TenantScheduling, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
-	if t.Name == space.System {
+	if tenant == space.System {
 		return field.ErrorList{field.Forbidden(path,
 			"pods of the system space run on all nodes, also on those that tenants have for themselves alone")}
 	}
@@ -52,7 +51,11 @@ func warnOfNodes(t *tenantapi.Tenant) []string {
 	if !t.KeepsNodes() {
 		return nil
 	}
-	for key := range t.Spec.Scheduling.NodeSelector {
+	return warnOfLabels(t.Spec.Scheduling)
+}
+
+func warnOfLabels(s *tenantapi.TenantScheduling) []string {
+	for key := range s.NodeSelector {
 		if key != corev1.LabelOSStable && key != corev1.LabelArchStable {
 			return nil
 		}
@@ -64,7 +67,14 @@ func warnOfNodes(t *tenantapi.Tenant) []string {
 // awaken has the space of a tenant that keeps nodes made at once. A dormant one is not read at
 // a start (server/tenancy/storage/awake.go), and others would get its nodes then.
 func awaken(t *tenantapi.Tenant) {
-	if t.KeepsNodes() && t.Dormant() {
+	if t.KeepsNodes() {
+		toBeMade(t)
+	}
+}
+
+// toBeMade has the space of a dormant tenant made.
+func toBeMade(t *tenantapi.Tenant) {
+	if t.Dormant() {
 		meta.RemoveStatusCondition(&t.Status.Conditions, tenantapi.SpaceReady)
 	}
 }

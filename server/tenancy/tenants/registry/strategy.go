@@ -37,7 +37,7 @@ type strategy struct {
 }
 
 func newStrategy() strategy {
-	return strategy{apiregistry.Strategy[*tenantapi.Tenant]{
+	return strategy{Strategy: apiregistry.Strategy[*tenantapi.Tenant]{
 		Unconditional: true, PrepareNew: prepareNew, PrepareChanged: prepareChanged, Check: check,
 	}}
 }
@@ -55,12 +55,49 @@ func prepareNew(t *tenantapi.Tenant) {
 	setDefaults(t)
 }
 
+// opened, in the context of a request that writes a Tenant, is whether its template gives access to it.
+type opened struct{}
+
+// awaited is the context of a request that writes a Tenant. The same write says that its space is to be made: of two,
+// a server that is killed may do one.
+func awaited(ctx context.Context) context.Context { return context.WithValue(ctx, opened{}, new(bool)) }
+
+// note notes whether the template of a Tenant gives access to it, before it is prepared.
+func note(ctx context.Context, open bool) {
+	if to, ok := ctx.Value(opened{}).(*bool); ok {
+		*to = open
+	}
+}
+
+// PrepareForCreate implements rest.RESTCreateStrategy.
+func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	s.Strategy.PrepareForCreate(ctx, obj)
+	awakenOpened(ctx, obj)
+}
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy.
+func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	s.Strategy.PrepareForUpdate(ctx, obj, old)
+	awakenOpened(ctx, obj)
+}
+
+// awakenOpened is awaken for a tenant to which its template gives access.
+func awakenOpened(ctx context.Context, obj runtime.Object) {
+	t := obj.(*tenantapi.Tenant)
+	if open, ok := ctx.Value(opened{}).(*bool); ok && *open && t.DeletionTimestamp == nil {
+		toBeMade(t)
+	}
+}
+
 func prepareChanged(t, was *tenantapi.Tenant) {
 	t.Status = was.Status
-	t.Status.Usage = nil
+	t.Status.Usage, t.Status.Effective = nil, nil
 	awaken(t)
 	if t.Spec.Partition == "" {
 		t.Spec.Partition = was.Spec.Partition // who replaces a Tenant need not know where it is
+	}
+	if t.Spec.DeletionProtection == nil {
+		t.Spec.DeletionProtection = was.Spec.DeletionProtection // it may be of the template; false takes it off
 	}
 	setDefaults(t)
 	if !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
@@ -85,19 +122,14 @@ func (strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, _ *me
 // change, and go.
 func check(ctx context.Context, t, was *tenantapi.Tenant) field.ErrorList {
 	if was == nil {
-		return append(validateName(ctx, t), append(validateAnnotations(t), validateSpec(t)...)...)
+		errs := append(validateName(ctx, t), append(validateAnnotations(t), validateSpec(t)...)...)
+		return append(errs, checkAuthentication(t, nil)...)
 	}
-	judged := t
-	if l, had := t.Spec.Limits, was.Spec.Limits; l != nil && had != nil && len(l.Quota) > 0 &&
-		apiequality.Semantic.DeepEqual(l.Quota, had.Quota) {
-		judged = t.DeepCopy()
-		judged.Spec.Limits.Quota = nil // which names count something is another version's to say
-	}
-	errs := validateSpec(judged)
+	errs := append(validateSpec(unjudged(t, was)), checkAuthentication(t, was)...)
 	if t.Spec.Partition != was.Spec.Partition {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "partition"), "a tenant does not move"))
 	}
-	if t.Spec.DeletionProtection && !was.Spec.DeletionProtection && !t.DeletionTimestamp.IsZero() {
+	if t.Protected() && !was.Protected() && !t.DeletionTimestamp.IsZero() {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "deletionProtection"),
 			"it is too late: the tenant is being deleted"))
 	}
@@ -107,18 +139,46 @@ func check(ctx context.Context, t, was *tenantapi.Tenant) field.ErrorList {
 	return errs
 }
 
+// unjudged is a Tenant without what it had before and another version says about what there is: which names
+// count something, and what can be allowed.
+func unjudged(t, was *tenantapi.Tenant) *tenantapi.Tenant {
+	t = t.DeepCopy()
+	if l, had := t.Spec.Limits, was.Spec.Limits; l != nil && had != nil &&
+		apiequality.Semantic.DeepEqual(l.Quota, had.Quota) {
+		l.Quota = nil
+	}
+	t.Spec.PodSecurity, t.Spec.Allow = changedAllowances(t.Spec.PodSecurity, was.Spec.PodSecurity,
+		t.Spec.Allow, was.Spec.Allow)
+	return t
+}
+
+// changedAllowances are those that differ from what was there.
+func changedAllowances(
+	podSecurity, hadPodSecurity string, allow, had *tenantapi.TenantAllowances,
+) (string, *tenantapi.TenantAllowances) {
+	if podSecurity == hadPodSecurity {
+		podSecurity = ""
+	}
+	if apiequality.Semantic.DeepEqual(allow, had) {
+		allow = nil
+	}
+	return podSecurity, allow
+}
+
 // WarningsOnCreate implements rest.RESTCreateStrategy.
 func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return warnOfNodes(obj.(*tenantapi.Tenant))
+	t := obj.(*tenantapi.Tenant)
+	return append(warnOfNodes(t), allowances.Warnings(t, nil)...)
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
 func (strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	out := allowances.Warnings(t, was.Annotations)
 	if apiequality.Semantic.DeepEqual(t.Spec.Scheduling, was.Spec.Scheduling) {
-		return nil
+		return out
 	}
-	return warnOfNodes(t)
+	return append(out, warnOfNodes(t)...)
 }
 
 func validateName(ctx context.Context, t *tenantapi.Tenant) field.ErrorList {
@@ -133,6 +193,14 @@ func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
 		return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations"), err.Error())}
 	}
 	return nil
+}
+
+func validateAllowances(t *tenantapi.Tenant, spec *field.Path) field.ErrorList {
+	if t.Name == space.System && (t.Spec.PodSecurity != "" || t.Spec.Allow != nil) {
+		return field.ErrorList{field.Forbidden(spec, "podSecurity and allow are for tenants: administrators say what "+
+			"is in the system space")}
+	}
+	return allowances.Check(t.Spec.PodSecurity, t.Spec.Allow, spec)
 }
 
 // isServer reports whether the server itself asks, or a member of system:masters,
@@ -161,8 +229,9 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 			errs = append(errs, field.Invalid(spec.Child("partition"), p, problem))
 		}
 	}
-	errs = append(errs, validateScheduling(t, spec.Child("scheduling"))...)
-	errs = append(errs, validateImages(t, spec.Child("images"))...)
+	errs = append(errs, validateScheduling(t.Name, t.Spec.Scheduling, spec.Child("scheduling"))...)
+	errs = append(errs, validateImages(t.Name, t.Spec.Images, spec.Child("images"))...)
+	errs = append(errs, validateAllowances(t, spec)...)
 	if name := t.Spec.Template; name != "" {
 		errs = append(errs, validateTemplateName(name, spec.Child("template"))...)
 	}
@@ -181,7 +250,7 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
 	t.Spec = was.Spec
 	// Deletion alone decides the phase, and nobody writes what is counted.
-	t.Status.Phase, t.Status.Usage = was.Status.Phase, nil
+	t.Status.Phase, t.Status.Usage, t.Status.Effective = was.Status.Phase, nil, nil
 	metav1.ResetObjectMetaForStatus(t, was)
 	awaken(t)
 }
@@ -206,7 +275,8 @@ func reset(paths ...any) map[fieldpath.APIVersion]*fieldpath.Set {
 // selectable are the fields that selectors can select by.
 func selectable(t *tenantapi.Tenant) fields.Set {
 	return fields.Set{
-		tenantapi.SelectPhase:   string(t.Status.Phase),
-		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero()),
+		tenantapi.SelectPhase:    string(t.Status.Phase),
+		tenantapi.SelectTemplate: t.Spec.Template,
+		tenantapi.SelectDormant:  strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero()),
 	}
 }

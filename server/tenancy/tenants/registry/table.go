@@ -19,7 +19,7 @@ func columns() apiregistry.Columns[*tenantapi.Tenant] {
 			{Name: "Template", Type: "string", Priority: 1, Description: "the TenantTemplate that it is made from"},
 		},
 		Row: func(t *tenantapi.Tenant, name, age string) []any {
-			return []any{name, t.Shown(), age, t.Spec.Partition, t.Spec.DeletionProtection, t.Spec.Template}
+			return []any{name, t.Shown(), age, t.Spec.Partition, t.Protected(), t.Spec.Template}
 		},
 	}
 }

@@ -2,19 +2,25 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -24,6 +30,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/controlplane/apiregistry"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/templates"
 )
 
@@ -41,7 +48,9 @@ func templateStorage(getter generic.RESTOptionsGetter) (*templateREST, rest.Stor
 		New:      func() runtime.Object { return &tenantapi.TenantTemplate{} },
 		NewList:  func() runtime.Object { return &tenantapi.TenantTemplateList{} },
 		Strategy: spec.Strategy, Columns: templateColumns(),
-		Change: func(store *genericregistry.Store) { store.ResetFieldsStrategy = spec },
+		Change: func(store *genericregistry.Store) {
+			store.CreateStrategy, store.UpdateStrategy, store.ResetFieldsStrategy = spec, spec, spec
+		},
 	}.Store(getter)
 	if err != nil {
 		return nil, nil, err
@@ -49,11 +58,17 @@ func templateStorage(getter generic.RESTOptionsGetter) (*templateREST, rest.Stor
 	ofStatus := *store
 	status := templateStatus{spec}
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
-	return &templateREST{store}, &statusREST{&ofStatus}, nil
+	return &templateREST{Store: store}, &statusREST{shown{Store: &ofStatus}}, nil
 }
 
-// templateREST refuses a second default.
-type templateREST struct{ *genericregistry.Store }
+// templateREST refuses a second default, and to delete what tenants have.
+type templateREST struct {
+	*genericregistry.Store
+	// tenants lists those of this partition.
+	tenants func(context.Context, *metainternalversion.ListOptions) (runtime.Object, error)
+	// authorizer is nil where nobody is asked.
+	authorizer authorizer.Authorizer
+}
 
 var (
 	_ rest.StandardStorage    = (*templateREST)(nil)
@@ -67,9 +82,36 @@ func (r *templateREST) ShortNames() []string { return []string{"tt"} }
 func (r *templateREST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, apiregistry.Then(validate, func(ctx context.Context, obj runtime.Object) error {
-		return r.onlyDefault(ctx, obj.(*tenantapi.TenantTemplate))
-	}), options)
+	return r.Store.Create(ctx, obj, apiregistry.Then(validate, r.checkNew), options)
+}
+
+// checkNew is asked about a template that is made, by server-side apply too.
+func (r *templateREST) checkNew(ctx context.Context, obj runtime.Object) error {
+	return r.checkChanged(ctx, obj, &tenantapi.TenantTemplate{})
+}
+
+func (r *templateREST) checkChanged(ctx context.Context, obj, old runtime.Object) error {
+	t, was := obj.(*tenantapi.TenantTemplate), old.(*tenantapi.TenantTemplate)
+	if !was.Spec.Default {
+		if err := r.onlyDefault(ctx, t); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(t.Spec.Access, func(a tenantapi.TemplateAccess) bool {
+		return !slices.ContainsFunc(was.Spec.Access, func(had tenantapi.TemplateAccess) bool {
+			return apiequality.Semantic.DeepEqual(a, had)
+		})
+	}) {
+		if err := r.mayAccess(ctx, t, "create", "who adds to it or changes it"); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(was.Spec.Access, func(had tenantapi.TemplateAccess) bool {
+		return !slices.ContainsFunc(t.Spec.Access, func(a tenantapi.TemplateAccess) bool { return a.Name == had.Name })
+	}) {
+		return r.mayAccess(ctx, t, "delete", "who takes one off")
+	}
+	return nil
 }
 
 // Update implements rest.Updater.
@@ -77,13 +119,49 @@ func (r *templateREST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	check := func(ctx context.Context, obj, old runtime.Object) error {
-		if old.(*tenantapi.TenantTemplate).Spec.Default {
-			return nil
-		}
-		return r.onlyDefault(ctx, obj.(*tenantapi.TenantTemplate))
+	return r.Store.Update(ctx, name, info, apiregistry.Then(create, r.checkNew),
+		apiregistry.ThenUpdate(update, r.checkChanged), forceCreate, options)
+}
+
+// Delete implements rest.GracefulDeleter.
+func (r *templateREST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
+	return r.Store.Delete(ctx, name, apiregistry.Then(validate, r.unused), options)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r *templateREST) DeleteCollection(
+	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+	list *metainternalversion.ListOptions,
+) (runtime.Object, error) {
+	return r.Store.DeleteCollection(ctx, apiregistry.Then(validate, r.unused), options, list)
+}
+
+// mostCounted bounds what is read to say how many tenants have a template.
+const mostCounted = 500
+
+// unused refuses to delete a template that tenants have: what it says would hold for them no more, at once.
+// It asks the datastore, not what this server has heard of.
+func (r *templateREST) unused(ctx context.Context, obj runtime.Object) error {
+	t := obj.(*tenantapi.TenantTemplate)
+	list, err := r.tenants(ctx, &metainternalversion.ListOptions{Limit: mostCounted,
+		FieldSelector: fields.OneTermEqualSelector(tenantapi.SelectTemplate, t.Name)})
+	if err != nil {
+		return fmt.Errorf("looking for tenants of the template: %w", err)
 	}
-	return r.Store.Update(ctx, name, info, create, apiregistry.ThenUpdate(update, check), forceCreate, options)
+	found := list.(*tenantapi.TenantList)
+	if len(found.Items) == 0 {
+		return nil
+	}
+	count := strconv.Itoa(len(found.Items))
+	if found.Continue != "" {
+		count = "more than " + count
+	}
+	return apierrors.NewConflict(schema.GroupResource{Resource: tenantapi.Templates}, t.Name,
+		fmt.Errorf("tenants that have it: %s, %s for one. Its limits, allowances, nodes and images would end for "+
+			"them at once. Change their spec.template first: kubectl get tenants --field-selector %s=%s",
+			count, found.Items[0].Name, tenantapi.SelectTemplate, t.Name))
 }
 
 // onlyDefault refuses a default beside another one.
@@ -102,6 +180,43 @@ func (r *templateREST) onlyDefault(ctx context.Context, t *tenantapi.TenantTempl
 		fmt.Errorf("the default is the TenantTemplate %q: set its spec.default to false first", other.Name))
 }
 
+// mayAccess refuses accesses in a template of whoever may not make one, who could get into every tenant of the
+// template by it, and to take them off of whoever may not delete one.
+func (r *templateREST) mayAccess(ctx context.Context, t *tenantapi.TenantTemplate, verb, who string) error {
+	if r.authorizer == nil {
+		return nil
+	}
+	user, ok := request.UserFrom(ctx)
+	if ok {
+		decision, _, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{User: user, Verb: verb,
+			APIVersion: tenantapi.GroupVersion().Version, Resource: tenantapi.Accesses, ResourceRequest: true})
+		if decision == authorizer.DecisionAllow {
+			return nil
+		}
+		if err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("looking for the right to %s TenantAccesses: %w", verb, err))
+		}
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Resource: tenantapi.Templates}, t.Name, errors.New(
+		"spec.access makes TenantAccesses: "+who+" has to have the right to "+verb+" "+tenantapi.Accesses))
+}
+
+// open reports whether a tenant has accesses by its template.
+func (r *templateREST) open(ctx context.Context, t *tenantapi.Tenant) (bool, error) {
+	if t.Spec.Template == "" {
+		return false, nil
+	}
+	obj, err := r.Get(ctx, t.Spec.Template, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the template: %w", err)
+	}
+	template, ok := obj.(*tenantapi.TenantTemplate)
+	return ok && len(template.Spec.Access) > 0, nil
+}
+
 // byDefault is the template of tenants that are made without one, nil if there is none.
 func (r *templateREST) byDefault(ctx context.Context) (*tenantapi.TenantTemplate, error) {
 	obj, err := r.List(ctx, nil)
@@ -118,8 +233,9 @@ func (r *templateREST) byDefault(ctx context.Context) (*tenantapi.TenantTemplate
 	return nil, nil
 }
 
-// fill gives a new Tenant what it has of its template from the beginning: the name, where it says
-// none, and the labels. A template that does not exist is no error: the status says so later.
+// fill gives a new Tenant what it has of its template from the beginning: the name and the protection, where
+// it says none, and the labels. It notes whether there is access by it. A template that does not exist is no error:
+// the status says so later.
 func (r *templateREST) fill(ctx context.Context, t *tenantapi.Tenant) error {
 	if t.Name == space.System {
 		return nil
@@ -132,22 +248,45 @@ func (r *templateREST) fill(ctx context.Context, t *tenantapi.Tenant) error {
 		}
 		t.Spec.Template = from.Name
 	} else {
-		obj, err := r.Get(ctx, t.Spec.Template, &metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			warning.AddWarning(ctx, "", fmt.Sprintf("there is no TenantTemplate %s in the partition of the tenant, "+
-				"which gets it as soon as there is", t.Spec.Template))
-			return nil
+		var err error
+		if from, err = r.named(ctx, t.Spec.Template); err != nil || from == nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("reading the template: %w", err)
-		}
-		from = obj.(*tenantapi.TenantTemplate)
+	}
+	note(ctx, len(from.Spec.Access) > 0)
+	if t.Spec.DeletionProtection == nil && from.Spec.DeletionProtection != nil {
+		t.Spec.DeletionProtection = new(*from.Spec.DeletionProtection)
 	}
 	if t.Labels == nil && len(from.Spec.Labels) > 0 {
 		t.Labels = map[string]string{}
 	}
 	maps.Copy(t.Labels, from.Spec.Labels)
 	return nil
+}
+
+// named finds a template, nil when there is none, which whoever asks is warned of.
+func (r *templateREST) named(ctx context.Context, name string) (*tenantapi.TenantTemplate, error) {
+	obj, err := r.Get(ctx, name, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		warning.AddWarning(ctx, "", fmt.Sprintf("there is no TenantTemplate %s in the partition of the tenant, "+
+			"which gets it as soon as there is", name))
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the template: %w", err)
+	}
+	found, _ := obj.(*tenantapi.TenantTemplate)
+	return found, nil
+}
+
+// warn says that there is no template of the name that a Tenant now has.
+func (r *templateREST) warn(ctx context.Context, obj, old runtime.Object) error {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	if t.Spec.Template == "" || t.Spec.Template == was.Spec.Template {
+		return nil
+	}
+	_, err := r.named(ctx, t.Spec.Template)
+	return err
 }
 
 // templateStrategy decides what requests for templates may change.
@@ -166,7 +305,7 @@ func prepareChangedTemplate(t, was *tenantapi.TenantTemplate) {
 	}
 }
 
-func checkTemplate(_ context.Context, t, was *tenantapi.TenantTemplate) field.ErrorList {
+func checkTemplate(ctx context.Context, t, was *tenantapi.TenantTemplate) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateTemplateName(t.Name, field.NewPath("metadata", "name"))
 	if was != nil && apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
@@ -177,6 +316,13 @@ func checkTemplate(_ context.Context, t, was *tenantapi.TenantTemplate) field.Er
 		errs = append(errs, l.Validate(path)...)
 		errs = append(errs, ValidateQuota(l.Quota, path.Child(tenantapi.LimitQuota))...)
 	}
+	errs = append(errs, validateScheduling("", t.Spec.Scheduling, spec.Child("scheduling"))...)
+	errs = append(errs, validateImages("", t.Spec.Images, spec.Child("images"))...)
+	podSecurity, allow := t.Spec.PodSecurity, t.Spec.Allow
+	if was != nil {
+		podSecurity, allow = changedAllowances(podSecurity, was.Spec.PodSecurity, allow, was.Spec.Allow)
+	}
+	errs = append(errs, allowances.Check(podSecurity, allow, spec)...)
 	errs = append(errs, metav1validation.ValidateLabels(t.Spec.Labels, spec.Child("labels"))...)
 	if n := t.Spec.AtATime; n < 0 || n > mostAtATime {
 		errs = append(errs, field.Invalid(spec.Child("atATime"), n, fmt.Sprintf("must be 1 to %d, or absent for %d",
@@ -185,7 +331,11 @@ func checkTemplate(_ context.Context, t, was *tenantapi.TenantTemplate) field.Er
 	if n := t.Spec.MaxFailed; n < 0 {
 		errs = append(errs, field.Invalid(spec.Child("maxFailed"), n, "must not be negative"))
 	}
-	return append(errs, templates.Check(t.Spec.Objects, spec.Child("objects"))...)
+	errs = append(errs, templates.CheckAccesses(t.Spec.Access, func(a *tenantapi.TenantAccess) field.ErrorList {
+		setAccessDefaults(a)
+		return checkAccess(ctx, a, nil)
+	}, spec.Child("access"))...)
+	return append(errs, templates.Check(&t.Spec, spec)...)
 }
 
 func validateTemplateName(name string, path *field.Path) (errs field.ErrorList) {
@@ -193,6 +343,24 @@ func validateTemplateName(name string, path *field.Path) (errs field.ErrorList) 
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs
+}
+
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (templateStrategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	s := obj.(*tenantapi.TenantTemplate).Spec.Scheduling
+	if s == nil || !s.Exclusive {
+		return nil
+	}
+	return warnOfLabels(s)
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (s templateStrategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if apiequality.Semantic.DeepEqual(obj.(*tenantapi.TenantTemplate).Spec.Scheduling,
+		old.(*tenantapi.TenantTemplate).Spec.Scheduling) {
+		return nil
+	}
+	return s.WarningsOnCreate(ctx, obj)
 }
 
 func (templateStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

@@ -6,7 +6,8 @@
 // has nothing in its metadata but a name, a namespace, labels and annotations; its namespace is one
 // that every space has or one of the template, so that nothing of the template goes with a namespace
 // that a user of the tenant can delete; values of placeholders come from the Tenant, which only the
-// system writes, and never become names of fields.
+// system writes, and never become names of fields; what says who gets in, and which Secret of the system
+// space a tenant has a copy of, has no value of it but its name.
 //
 // The registry and the admission of tenants import it, and apply.
 package templates

@@ -41,6 +41,10 @@ func (k Kind) Ref(namespace, name string) tenantapi.TemplateObject {
 // deleted because a template has them no more.
 const KindNamespace = "Namespace"
 
+// KindSecret is the kind of the copies of Secrets. They are made last: what bounds a tenant does not wait
+// for a Secret that is not there.
+const KindSecret = "Secret"
+
 // Kinds are all kinds, in the order in which their objects are made. Each name is there once.
 func Kinds() []Kind {
 	const rbac = "rbac.authorization.k8s.io"
@@ -58,6 +62,7 @@ func Kinds() []Kind {
 		kind(rbac, "Role", "roles", true),
 		kind(rbac, "ClusterRoleBinding", "clusterrolebindings", false),
 		kind(rbac, "RoleBinding", "rolebindings", true),
+		kind("", KindSecret, "secrets", true),
 	}
 }
 
@@ -81,11 +86,13 @@ func KindOf(r schema.GroupResource) (Kind, bool) {
 	return all[i], true
 }
 
-// names are those of all kinds, as objects name them.
+// names are those of all kinds that stand in a template, as objects name them.
 func names() string {
 	var out []string
 	for _, k := range Kinds() {
-		out = append(out, k.GroupVersion().String()+" "+k.Kind)
+		if k.Kind != KindSecret {
+			out = append(out, k.GroupVersion().String()+" "+k.Kind)
+		}
 	}
 	return strings.Join(out, ", ")
 }

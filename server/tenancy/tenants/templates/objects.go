@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,6 +25,10 @@ const Label = reserved + "tenant-template"
 type Object struct {
 	Kind Kind
 	*unstructured.Unstructured
+	// From is the Secret of the system space that a Secret is a copy of. What is in it is not known here.
+	From tenantapi.TemplateSecretSource
+	// metadata is where its name stands in the template.
+	metadata *field.Path
 }
 
 // Ref names it.
@@ -34,25 +37,40 @@ func (o Object) Ref() tenantapi.TemplateObject {
 }
 
 // Check finds what no tenant could get.
-func Check(objects []runtime.RawExtension, path *field.Path) field.ErrorList {
-	if len(objects) > tenantapi.MaxTemplateObjects {
-		return field.ErrorList{field.TooMany(path, len(objects), tenantapi.MaxTemplateObjects)}
+func Check(t *tenantapi.TenantTemplateSpec, path *field.Path) field.ErrorList {
+	objects, secrets := path.Child("objects"), path.Child("secrets")
+	if n := len(t.Objects) + len(t.Secrets); n > tenantapi.MaxTemplateObjects {
+		if len(t.Objects) <= tenantapi.MaxTemplateObjects {
+			objects = secrets
+		}
+		return field.ErrorList{field.TooMany(objects, n, tenantapi.MaxTemplateObjects)}
 	}
-	size := 0
-	for i := range objects {
-		size += len(objects[i].Raw)
+	if size := Size(t); size > tenantapi.MaxTemplateBytes {
+		return field.ErrorList{field.Forbidden(objects, fmt.Sprintf("the objects have %d bytes together, at most %d "+
+			"are possible", size, tenantapi.MaxTemplateBytes))}
 	}
-	if size > tenantapi.MaxTemplateBytes {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("the objects have %d bytes together, at most %d are "+
-			"possible", size, tenantapi.MaxTemplateBytes))}
-	}
-	_, errs := read(objects, &values{}, path)
+	_, errs := read(t, &values{}, path)
 	return errs
+}
+
+// Size is how long the objects are together that stand in a template, and what it says of Secrets.
+func Size(t *tenantapi.TenantTemplateSpec) (size int) {
+	for i := range t.Objects {
+		size += len(t.Objects[i].Raw)
+	}
+	for i := range t.Secrets {
+		s := &t.Secrets[i]
+		size += len(s.Namespace) + len(s.Name) + len(s.From.Namespace) + len(s.From.Name)
+		for key, value := range s.Labels {
+			size += len(key) + len(value)
+		}
+	}
+	return size
 }
 
 // Render are the objects of a template for a tenant, in the order in which they are made.
 func Render(t *tenantapi.TenantTemplate, tenant *tenantapi.Tenant) ([]Object, error) {
-	out, errs := read(t.Spec.Objects, &values{tenant: tenant}, field.NewPath("spec", "objects"))
+	out, errs := read(&t.Spec, &values{tenant: tenant}, field.NewPath("spec"))
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("the TenantTemplate %s: %w", t.Name, errs[0])
 	}
@@ -72,37 +90,50 @@ func Render(t *tenantapi.TenantTemplate, tenant *tenantapi.Tenant) ([]Object, er
 	return out, nil
 }
 
-// read parses objects and gives their placeholders values. What depends on these is checked
-// only where there is a tenant.
-func read(objects []runtime.RawExtension, v *values, path *field.Path) ([]Object, field.ErrorList) {
+// read parses objects and Secrets, and gives their placeholders values.
+func read(t *tenantapi.TenantTemplateSpec, v *values, path *field.Path) ([]Object, field.ErrorList) {
 	var out []Object
 	var errs field.ErrorList
-	for i := range objects {
-		at := path.Index(i)
+	for i := range t.Objects {
+		at := path.Child("objects").Index(i)
 		content := &unstructured.Unstructured{}
-		if err := content.UnmarshalJSON(objects[i].Raw); err != nil {
+		if err := content.UnmarshalJSON(t.Objects[i].Raw); err != nil {
 			errs = append(errs, field.Invalid(at, "", "must be an object of the API: "+err.Error()))
 			continue
 		}
 		kind, problems := checkShape(content.Object, at)
-		if len(problems) > 0 {
-			errs = append(errs, problems...)
-			continue
+		if len(problems) == 0 {
+			var o Object
+			o, problems = fill(kind, content, v, at, at.Child("metadata"))
+			out = append(out, o)
 		}
-		filled, problems := v.in(content.Object, at)
-		if len(problems) > 0 {
-			errs = append(errs, problems...)
-			continue
-		}
-		out = append(out, Object{kind, &unstructured.Unstructured{Object: filled.(map[string]any)}})
-		if v.tenant != nil || !strings.Contains(content.GetName()+" "+content.GetNamespace(), opening) {
-			errs = append(errs, checkNames(out[len(out)-1], at.Child("metadata"))...)
-		}
+		errs = append(errs, problems...)
+	}
+	for i := range t.Secrets {
+		o, problems := readSecret(&t.Secrets[i], v, path.Child("secrets").Index(i))
+		out, errs = append(out, o), append(errs, problems...)
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	return out, checkTogether(out, path)
+	return out, checkTogether(out)
+}
+
+// fill gives the placeholders of an object values. What depends on these is checked only where there is a
+// tenant.
+func fill(
+	kind Kind, content *unstructured.Unstructured, v *values, at, metadata *field.Path,
+) (o Object, errs field.ErrorList) {
+	filled, errs := v.in(content.Object, at)
+	if len(errs) > 0 {
+		return o, errs
+	}
+	o = Object{Kind: kind, metadata: metadata,
+		Unstructured: &unstructured.Unstructured{Object: filled.(map[string]any)}}
+	if v.tenant != nil || !strings.Contains(content.GetName()+" "+content.GetNamespace(), opening) {
+		errs = checkNames(o, metadata)
+	}
+	return o, errs
 }
 
 // checkShape finds the kind of an object, and what is wrong with it whatever the placeholders are.
@@ -110,6 +141,10 @@ func checkShape(content map[string]any, at *field.Path) (Kind, field.ErrorList) 
 	name, _ := content["kind"].(string)
 	version, _ := content["apiVersion"].(string)
 	kind, ok := KindCalled(name)
+	if name == KindSecret {
+		return kind, field.ErrorList{field.Forbidden(at, "whoever may read templates could read the Secret: name one "+
+			"of the system space in spec.secrets, of which each tenant gets a copy")}
+	}
 	if !ok || kind.GroupVersion().String() != version {
 		return kind, field.ErrorList{field.Invalid(at, version+" "+name, "must be one of "+names())}
 	}
@@ -210,15 +245,15 @@ func checkNames(o Object, at *field.Path) (errs field.ErrorList) {
 }
 
 // checkTogether checks what objects are to each other.
-func checkTogether(objects []Object, path *field.Path) (errs field.ErrorList) {
+func checkTogether(objects []Object) (errs field.ErrorList) {
 	seen, namespaces := map[tenantapi.TemplateObject]bool{}, everySpace()
 	for _, o := range objects {
 		if o.Kind.Kind == KindNamespace {
 			namespaces = append(namespaces, o.GetName())
 		}
 	}
-	for i, o := range objects {
-		at, ref := path.Index(i).Child("metadata"), o.Ref()
+	for _, o := range objects {
+		at, ref := o.metadata, o.Ref()
 		if seen[ref] {
 			errs = append(errs, field.Duplicate(at.Child("name"), ref.String()))
 		}

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -125,7 +124,7 @@ func TestCheck(t *testing.T) {
 			"objects[0]: Invalid value: \"v1 Pod\": must be one of"},
 		"another group": {[]string{`{"apiVersion":"example.com/v1","kind":"Role","metadata":{` + named + `}}`},
 			"must be one of"},
-		"Secrets": {[]string{`{"apiVersion":"v1","kind":"Secret","metadata":{` + named + `}}`}, "must be one of"},
+		"Secrets": {[]string{`{"apiVersion":"v1","kind":"Secret","metadata":{` + named + `}}`}, "spec.secrets"},
 		"status": {[]string{`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{` + named + `},"status":{}}`},
 			"objects[0].status: Forbidden"},
 		"no metadata":  {[]string{`{"apiVersion":"v1","kind":"ConfigMap"}`}, "objects[0].metadata: Required"},
@@ -168,7 +167,7 @@ func TestCheck(t *testing.T) {
 		"a placeholder in a name of a field": {[]string{configMap(named, `"$(tenant.name)":"x"`)},
 			"no values in names of fields"},
 	} {
-		err := Check(raw(c.objects...), field.NewPath("objects")).ToAggregate()
+		err := Check(&tenantapi.TenantTemplateSpec{Objects: raw(c.objects...)}, nil).ToAggregate()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

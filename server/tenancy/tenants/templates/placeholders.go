@@ -15,11 +15,15 @@ const (
 	opening, closing = "$(tenant.", ")"
 	// escaped is a placeholder that is text: $$(tenant.name) becomes $(tenant.name).
 	escaped = "$" + opening
+	// tenantName is the placeholder of the name.
+	tenantName = opening + "name" + closing
 )
 
 // values are what placeholders stand for. Without a tenant they are only checked, and stay.
 type values struct {
 	tenant *tenantapi.Tenant
+	// nameOnly refuses all but the name, for what decides who gets what.
+	nameOnly bool
 	// taken counts the bytes of all values, against objects that grow without a bound.
 	taken int
 }
@@ -100,6 +104,9 @@ func (v *values) of(name string) (string, error) {
 	}
 	if name == "name" {
 		return tenant.Name, nil
+	}
+	if v.nameOnly {
+		return "", fmt.Errorf("%s%s%s cannot stand here, only %s", opening, name, closing, tenantName)
 	}
 	for _, of := range []string{"labels", "annotations"} {
 		key, ok := strings.CutPrefix(name, of+"['")

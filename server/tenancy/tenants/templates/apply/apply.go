@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/a4s-io/a4s/internal/problem"
@@ -25,51 +25,100 @@ import (
 // manager owns the fields that templates say.
 const manager = "a4s-tenant-template"
 
-// reconcile brings the space of one tenant into the state that its template says.
+// reconcile brings the space of one tenant into the state that its template says. Nothing that a tenant can do in
+// its space holds up the end of an access to it, nor what is in its Secrets.
 func (c *controller) reconcile(ctx context.Context, name string) error {
 	known := c.o.Tenants.Known(name)
-	if !made(known) {
+	if !lives(known) {
 		return nil
 	}
 	t := known.DeepCopy()
-	if t.Spec.Template == "" {
-		return c.release(ctx, t)
+	var template *tenantapi.TenantTemplate
+	if t.Spec.Template != "" {
+		template = c.o.Tenants.Template(t.Spec.Template)
 	}
-	template := c.o.Tenants.Template(t.Spec.Template)
-	if template == nil {
+	var kept error
+	if t.Spec.Template == "" || template != nil {
+		kept = c.grants.keep(ctx, t, template)
+	}
+	switch {
+	case errors.Is(kept, errSuperseded), !made(known):
+		return kept
+	case t.Spec.Template == "" && kept != nil:
+		return kept // the status names the accesses that are left
+	case t.Spec.Template == "":
+		return c.release(ctx, t)
+	case template == nil:
 		return c.report(ctx, t, metav1.Condition{Type: tenantapi.TemplateApplied, Status: metav1.ConditionFalse,
 			Reason: tenantapi.ReasonNoTemplate, Message: fmt.Sprintf("there is no TenantTemplate %s in the partition "+
 				"of the tenant; what the space has of it stays", t.Spec.Template)})
-	}
-	if waits(t, template) && !c.turns.has(template, name) {
-		return nil // whatever else there is to do for it is done then
+	case waits(t, template) && !c.turns.has(template, name):
+		// Whatever else there is to do for it is done then.
+		return c.waiting(ctx, t, errors.Join(kept, c.refresh(ctx, t, nil)))
 	}
 	err := c.label(ctx, t, template.Spec.Labels)
 	var objects []templates.Object
 	if err == nil {
 		objects, err = templates.Render(template, t)
 	}
-	if err == nil {
+	if err != nil {
+		err = errors.Join(err, c.refresh(ctx, t, nil))
+	} else {
 		err = c.apply(ctx, t, template, objects)
 	}
-	if errors.Is(err, errSuperseded) {
+	if err == nil && kept == nil {
+		err = c.grants.grant(ctx, t, template)
+	}
+	if err = errors.Join(err, kept); errors.Is(err, errSuperseded) {
 		return err
 	}
 	if err != nil {
 		return errors.Join(err, c.failed(ctx, t, template, err))
 	}
 	t.Status.Template = &tenantapi.AppliedTemplate{Name: template.Name, UID: template.UID,
-		Generation: template.Generation, Objects: union(refs(objects), nil, had(t))}
+		Generation: template.Generation, Objects: union(refs(objects), nil, had(t)), Access: accesses(t)}
 	c.marks.keep(t.Name, refs(objects))
-	return c.report(ctx, t, metav1.Condition{Type: tenantapi.TemplateApplied, Status: metav1.ConditionTrue,
-		Reason: tenantapi.ReasonApplied,
-		Message: fmt.Sprintf("the space has generation %d of the TenantTemplate %s", template.Generation,
-			template.Name)})
+	return c.report(ctx, t, has(t))
+}
+
+// has is the condition of a tenant that has a template as the status says.
+func has(t *tenantapi.Tenant) metav1.Condition {
+	return metav1.Condition{Type: tenantapi.TemplateApplied, Status: metav1.ConditionTrue,
+		Reason: tenantapi.ReasonApplied, Message: fmt.Sprintf("the space has generation %d of the TenantTemplate %s",
+			t.Status.Template.Generation, t.Status.Template.Name)}
+}
+
+// waiting reports of a tenant that waits for its turn what could not be done before it, or that it was done.
+func (c *controller) waiting(ctx context.Context, t *tenantapi.Tenant, err error) error {
+	is := meta.FindStatusCondition(t.Status.Conditions, tenantapi.TemplateApplied)
+	late := is.Status == metav1.ConditionTrue || is.Reason == tenantapi.ReasonNotCurrent
+	switch {
+	case errors.Is(err, errSuperseded), err == nil && is.Reason != tenantapi.ReasonNotCurrent:
+		return err
+	case err == nil:
+		return c.report(ctx, t, has(t))
+	case errors.Is(ctx.Err(), context.Canceled):
+		return err // another server goes on
+	}
+	ctx, cancel := spare(ctx)
+	defer cancel()
+	reason := tenantapi.ReasonNotApplied
+	if late {
+		reason = tenantapi.ReasonNotCurrent
+	}
+	return errors.Join(err, c.report(ctx, t, metav1.Condition{Type: tenantapi.TemplateApplied,
+		Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf("the space waits for its turn to get the "+
+			"TenantTemplate %s as it is now, and has not what goes before that: %v", t.Spec.Template, err)}))
+}
+
+// lives reports whether a tenant is there to stay.
+func lives(t *tenantapi.Tenant) bool {
+	return t != nil && !space.IsSystem(t.Name) && t.DeletionTimestamp.IsZero()
 }
 
 // made reports whether a tenant has a space that lives.
 func made(t *tenantapi.Tenant) bool {
-	return t != nil && !space.IsSystem(t.Name) && t.DeletionTimestamp.IsZero() && !t.Dormant() &&
+	return lives(t) && !t.Dormant() &&
 		meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady)
 }
 
@@ -81,13 +130,13 @@ func refs(objects []templates.Object) []tenantapi.TemplateObject {
 	return out
 }
 
-// union are the names of want and those of more, with the UIDs that had knows of them.
+// union are the names of want and those of more, with what had knows of them.
 func union(want, more, had []tenantapi.TemplateObject) []tenantapi.TemplateObject {
 	out := slices.Concat(want, without(more, want))
 	for i := range out {
-		out[i].UID = ""
+		out[i] = out[i].Named()
 		if j := slices.IndexFunc(had, named(out[i])); j >= 0 {
-			out[i].UID = had[j].UID
+			out[i] = had[j]
 		}
 	}
 	return out
@@ -138,41 +187,81 @@ func (c *controller) apply(
 	if len(without(want, had(t))) > 0 {
 		if len(union(want, theirs(had(t)), nil)) > mostObjects {
 			// Each change of a template that a tenant cannot have would add to them.
-			if err := c.dropAll(ctx, in, t, want); err != nil {
-				return err
+			if err := c.maker.dropAll(ctx, in, t, want); err != nil {
+				return errors.Join(err, c.refresh(ctx, t, nil))
 			}
 		}
-		// Generation 0 is behind every other: it is not applied yet.
-		t.Status.Template = &tenantapi.AppliedTemplate{Name: template.Name, UID: template.UID,
-			Objects: union(want, theirs(had(t)), had(t))}
+		t.Status.Template = &tenantapi.AppliedTemplate{Name: template.Name, UID: template.UID, Generation: begun,
+			Objects: union(want, theirs(had(t)), had(t)), Access: accesses(t)}
 		if err := c.write(ctx, t); err != nil {
 			return err
 		}
 	}
+	var errs []error
+	// tried are the Secrets that need no other try by what the status says of them.
+	var tried []tenantapi.TemplateObject
+	room := tenantapi.MaxTemplateBytes - templates.Size(&template.Spec)
 	for _, o := range objects {
-		i := slices.IndexFunc(had(t), named(o.Ref()))
-		is := &t.Status.Template.Objects[i]
-		if is.UID == "" {
-			is.UID = c.marks.made(t.Name, o.Ref()) // it was made, and that could not be written
+		if err := ctx.Err(); err != nil {
+			errs = append(errs, err)
+			break
 		}
-		uid, err := c.applyOne(ctx, in, o, is.UID)
+		// Secrets are the last objects: what they replace may be good no more.
+		if len(errs) > 0 && o.Kind.Kind != templates.KindSecret {
+			continue
+		}
+		is := &t.Status.Template.Objects[slices.IndexFunc(had(t), named(o.Ref()))]
+		from := is.From
+		err := c.maker.bring(ctx, in, o, is, &room)
+		if err == nil || from == o.From.String() {
+			tried = append(tried, o.Ref())
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.Ref(), err)
+			errs = append(errs, fmt.Errorf("%s: %w", o.Ref(), err))
 		}
-		is.UID = uid
 	}
-	return c.dropAll(ctx, in, t, want)
+	if len(errs) > 0 {
+		return errors.Join(append(errs, c.refresh(ctx, t, tried))...)
+	}
+	return c.maker.dropAll(ctx, in, t, want)
 }
+
+// maker makes and drops objects in spaces.
+type maker struct {
+	sources sources
+	marks   *marks
+}
+
+// bring makes an object what the template says, and notes in the status what it made.
+func (m maker) bring(
+	ctx context.Context, in *inSpace, o templates.Object, is *tenantapi.TemplateObject, room *int,
+) error {
+	if err := m.sources.fill(ctx, o, room); err != nil {
+		return err
+	}
+	uid, err := m.applyOne(ctx, in, o, m.marks.uid(in.tenant, *is))
+	if err != nil {
+		return err
+	}
+	is.UID, is.From = uid, ""
+	if o.Kind.Kind == templates.KindSecret {
+		is.From = o.From.String()
+	}
+	return nil
+}
+
+// begun is the generation of a template that a tenant is being given: it is behind every other.
+const begun = 0
 
 // mostObjects is how many objects the status of a tenant names at most when it gets a template: those of two.
 const mostObjects = 2 * tenantapi.MaxTemplateObjects
 
 // dropAll drops what a tenant has besides what it shall have.
-func (c *controller) dropAll(
+func (m maker) dropAll(
 	ctx context.Context, in *inSpace, t *tenantapi.Tenant, want []tenantapi.TemplateObject,
 ) error {
 	for _, ref := range without(had(t), want) {
-		if err := c.drop(ctx, in, ref); err != nil {
+		if err := m.drop(ctx, in, ref); err != nil {
 			return fmt.Errorf("%s, which the template has no more: %w", ref, err)
 		}
 		t.Status.Template.Objects = slices.DeleteFunc(slices.Clone(t.Status.Template.Objects), named(ref))
@@ -182,7 +271,7 @@ func (c *controller) dropAll(
 
 // applyOne makes an object what the template says. uid is the one that was made before, empty if none was. What is
 // not that one is somebody's who may have given it owners, finalizers and fields that the template does not say.
-func (c *controller) applyOne(
+func (m maker) applyOne(
 	ctx context.Context, in *inSpace, o templates.Object, uid types.UID,
 ) (types.UID, error) {
 	var is *unstructured.Unstructured
@@ -210,17 +299,19 @@ func (c *controller) applyOne(
 	if uid == "" && !made {
 		return "", errors.New("somebody else has just made one")
 	}
-	c.marks.applied(in.tenant, o.Ref(), is.GetUID(), is.GetResourceVersion())
+	m.marks.applied(in.tenant, o.Ref(), is.GetUID(), is.GetResourceVersion())
 	return is.GetUID(), nil
 }
 
-// validAnew reports whether an object could be made if there were none of its name.
+// validAnew reports whether an object could be made if there were none of its name. It tries a name that the tenant
+// cannot know, and so not occupy.
 func validAnew(ctx context.Context, objects dynamic.ResourceInterface, o templates.Object) bool {
 	anew := o.DeepCopy()
-	anew.SetName(manager)
-	_, err := objects.Apply(ctx, manager, anew, metav1.ApplyOptions{FieldManager: manager, Force: true,
+	anew.SetName(string(uuid.NewUUID()))
+	_, err := objects.Apply(ctx, anew.GetName(), anew, metav1.ApplyOptions{FieldManager: manager, Force: true,
 		DryRun: []string{metav1.DryRunAll}})
-	return err == nil
+	// A quota of the tenant may have no room for one more Secret. It has room for it as soon as the old one is gone.
+	return err == nil || o.Kind.Kind == templates.KindSecret && apierrors.IsForbidden(err)
 }
 
 // replaceable reports whether nothing goes with an object of the kind.
@@ -241,15 +332,13 @@ func stays(ref tenantapi.TemplateObject) bool {
 const kindServiceAccount = "ServiceAccount"
 
 // drop lets go of an object that is the template's no more, if it is the one that was made.
-func (c *controller) drop(ctx context.Context, in *inSpace, ref tenantapi.TemplateObject) error {
-	if ref.UID == "" {
-		ref.UID = c.marks.made(in.tenant, ref)
-	}
+func (m maker) drop(ctx context.Context, in *inSpace, ref tenantapi.TemplateObject) error {
+	ref.UID = m.marks.uid(in.tenant, ref)
 	kind, ok := templates.KindCalled(ref.Kind)
 	if !ok || ref.UID == "" {
 		return nil // of another version; of nobody or somebody else
 	}
-	c.marks.dropped(in.tenant, ref)
+	m.marks.dropped(in.tenant, ref)
 	if stays(ref) {
 		return in.release(ctx, kind, ref)
 	}
@@ -269,7 +358,7 @@ func (c *controller) release(ctx context.Context, t *tenantapi.Tenant) error {
 		return err
 	}
 	for _, ref := range had(t) {
-		if err := c.drop(ctx, in, ref); err != nil {
+		if err := c.maker.drop(ctx, in, ref); err != nil {
 			return fmt.Errorf("%s, of a template that the tenant has no more: %w", ref, err)
 		}
 	}
@@ -320,10 +409,10 @@ func (c *controller) failed(
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil // another server goes on
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
+	ctx, cancel := spare(ctx)
 	defer cancel()
 	t.Status.Template = &tenantapi.AppliedTemplate{Name: template.Name, UID: template.UID,
-		Generation: template.Generation, Objects: had(t)}
+		Generation: template.Generation, Objects: had(t), Access: accesses(t)}
 	return c.report(ctx, t, metav1.Condition{Type: tenantapi.TemplateApplied, Status: metav1.ConditionFalse,
 		Reason: tenantapi.ReasonNotApplied, Message: fmt.Sprintf("generation %d of the TenantTemplate %s: %v",
 			template.Generation, template.Name, because)})
@@ -332,18 +421,17 @@ func (c *controller) failed(
 const (
 	// mostMessage is how long a condition's message is at most.
 	mostMessage = 1024
-	// reportLimit bounds the report of what could not be done.
-	reportLimit = 5 * time.Second
+	// spareLimit bounds what is done after work that took too long.
+	spareLimit = 5 * time.Second
 )
 
-// message is what a condition says. It may have words of the tenant in it, and administrators read it on terminals.
-func message(text string) string {
-	text = problem.Line(text)
-	if len(text) > mostMessage {
-		return strings.ToValidUTF8(text[:mostMessage], "") + "..."
-	}
-	return text
+// spare is a context for what is done although the time is over.
+func spare(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), spareLimit)
 }
+
+// message is what a condition says. It may have words of the tenant in it, and administrators read it on terminals.
+func message(text string) string { return problem.Short(problem.Line(text), mostMessage) }
 
 // report writes the status with a condition, unless it stands there already.
 func (c *controller) report(ctx context.Context, t *tenantapi.Tenant, condition metav1.Condition) error {

@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
-	"github.com/a4s-io/a4s/server/tenancy/tenants/templates"
 )
 
 // Name is the component's name.
@@ -32,8 +34,9 @@ const (
 	// spread is between two tenants that are looked at only because this server leads now: new ones
 	// do not wait behind all of them.
 	spread = 20 * time.Millisecond
-	// limit bounds one try.
-	limit = 30 * time.Second
+	// limit bounds one try, wakeLimit one to awaken the dormant tenants of a template: nothing but a list of all
+	// tenants finds these.
+	limit, wakeLimit = 30 * time.Second, 10 * time.Minute
 )
 
 // Tenants are those of this server.
@@ -69,19 +72,25 @@ type controller struct {
 	tenants   *tenantapi.Client
 	templates *tenantapi.TemplateClient
 	metadata  metadata.Interface
-	marks     *marks
-	turns     turns
-	// queue has the tenants that have to be looked at, rollouts the templates.
-	queue, rollouts workqueue.TypedRateLimitingInterface[string]
-	// watching is closed, once, when there are objects to follow.
-	watching chan struct{}
-	once     sync.Once
-	running  sync.WaitGroup
+	// inSystem is the metadata of the system space.
+	inSystem metadata.Interface
+	maker    maker
+	grants   grants
+	sleepers sleepers
+	marks    *marks
+	turns    turns
+	// queue has the tenants that have to be looked at, rollouts the templates, awakenings those whose dormant
+	// tenants do.
+	queue, rollouts, awakenings workqueue.TypedRateLimitingInterface[string]
+	told                        told
+	follows                     follows
+	running                     sync.WaitGroup
 }
 
 func newController(o Options) (*controller, error) {
-	c := &controller{o: o, marks: newMarks(), turns: turns{tenants: map[string]turn{}}, watching: make(chan struct{}),
-		config: restclient.AddUserAgent(restclient.CopyConfig(o.Config), Name)}
+	c := &controller{o: o, marks: newMarks(), turns: turns{tenants: map[string]turn{}},
+		follows: follows{newFollowed(), newFollowed(), newFollowed()},
+		config:  restclient.AddUserAgent(restclient.CopyConfig(o.Config), Name)}
 	c.config.QPS = -1 // as many as there are workers
 	var err error
 	if c.http, err = restclient.HTTPClientFor(c.config); err != nil {
@@ -93,6 +102,20 @@ func newController(o Options) (*controller, error) {
 	if c.templates, err = tenantapi.NewTemplateClient(c.config, c.http); err != nil {
 		return nil, err
 	}
+	if c.grants.accesses, err = tenantapi.NewAccessClient(c.config, c.http); err != nil {
+		return nil, err
+	}
+	c.grants.write = c.write
+	c.sleepers, c.told = sleepers{c.tenants, o.Tenants.Template, map[string]*awakening{}}, told{}
+	inSystem := tenantapi.InSpace(c.config, space.System)
+	if c.inSystem, err = metadata.NewForConfigAndClient(inSystem, c.http); err != nil {
+		return nil, fmt.Errorf("making a client of metadata of the system space: %w", err)
+	}
+	system, err := dynamic.NewForConfigAndClient(inSystem, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the system space: %w", err)
+	}
+	c.maker = maker{sources{system.Resource(secretResource())}, c.marks}
 	if c.metadata, err = metadata.NewForConfigAndClient(c.config, c.http); err != nil {
 		return nil, fmt.Errorf("making a client of metadata: %w", err)
 	}
@@ -100,7 +123,7 @@ func newController(o Options) (*controller, error) {
 		return workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minWait, maxWait))
 	}
-	c.queue, c.rollouts = newQueue(), newQueue()
+	c.queue, c.rollouts, c.awakenings = newQueue(), newQueue(), newQueue()
 	return c, nil
 }
 
@@ -119,15 +142,21 @@ func run(ctx context.Context, o Options, ready func()) error {
 	c.begin()
 	for range workers {
 		c.running.Go(func() {
-			for c.next(ctx, c.queue, c.reconcile) {
+			for c.next(ctx, c.queue, limit, c.reconcile) {
 			}
 		})
 	}
 	c.running.Go(func() {
-		for c.next(ctx, c.rollouts, c.rollOut) {
+		for c.next(ctx, c.rollouts, limit, c.rollOut) {
+		}
+	})
+	c.running.Go(func() {
+		for c.next(ctx, c.awakenings, wakeLimit, c.sleepers.awaken) {
 		}
 	})
 	c.running.Go(func() { c.watchAll(ctx) })
+	c.running.Go(func() { c.watchSources(ctx) })
+	c.running.Go(func() { c.watchAccesses(ctx) })
 	ready()
 	<-ctx.Done()
 	return nil
@@ -136,10 +165,12 @@ func run(ctx context.Context, o Options, ready func()) error {
 func (c *controller) shutDown() {
 	c.queue.ShutDown()
 	c.rollouts.ShutDown()
+	c.awakenings.ShutDown()
 }
 
 // begin looks at all that is there: something may have changed while nobody looked. Tenants that are only behind a
-// changed template wait for their turn.
+// changed template wait for their turn. One whose turn had begun at the server that led before does not: it may have
+// half of its objects, and there may be no next turn while another tenant stops the roll-out.
 func (c *controller) begin() {
 	for _, name := range c.o.Tenants.TemplateNames() {
 		c.rollouts.Add(name)
@@ -151,20 +182,12 @@ func (c *controller) begin() {
 		case !templated(t):
 		case is == nil || template == nil || is.Name != template.Name:
 			c.queue.Add(t.Name)
+		case is.Generation == begun:
+			c.turns.give(template, t.Name)
+			c.queue.Add(t.Name)
 		case is.Generation == template.Generation:
 			c.queue.AddAfter(t.Name, later)
 			later += spread
-		}
-	}
-}
-
-// watchAll follows the objects of templates once there are some.
-func (c *controller) watchAll(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-c.watching:
-		for _, kind := range templates.Kinds() {
-			c.running.Go(func() { c.watch(ctx, kind) })
 		}
 	}
 }
@@ -186,7 +209,8 @@ func (c *controller) tenantChanged(old, t *tenantapi.Tenant) {
 		return
 	}
 	if old == nil || made(old) != made(t) || old.Spec.Template != t.Spec.Template ||
-		!maps.Equal(old.Labels, t.Labels) || !maps.Equal(old.Annotations, t.Annotations) {
+		!maps.Equal(old.Labels, t.Labels) || !maps.Equal(old.Annotations, t.Annotations) ||
+		!slices.Equal(accesses(old), accesses(t)) { // the template may have changed while they were made
 		c.queue.Add(t.Name)
 	}
 	if t.Spec.Template != "" {
@@ -201,14 +225,15 @@ func (c *controller) templateChanged(name string) { c.rollouts.Add(name) }
 
 // next works on one item of a queue. It returns false when there will be no more.
 func (c *controller) next(
-	ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], work func(context.Context, string) error,
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], atMost time.Duration,
+	work func(context.Context, string) error,
 ) bool {
 	name, stop := queue.Get()
 	if stop {
 		return false
 	}
 	defer queue.Done(name)
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	err := work(limited, name)
 	switch {
@@ -218,7 +243,7 @@ func (c *controller) next(
 		queue.Forget(name)
 	default:
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("it took longer than %s: %w", limit, err)
+			err = fmt.Errorf("it took longer than %s: %w", atMost, err)
 		}
 		c.o.Log.WithField("name", name).WithError(err).Debug("will try again")
 		queue.AddRateLimited(name)

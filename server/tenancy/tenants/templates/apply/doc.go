@@ -19,8 +19,16 @@
 // application had: who changes one of these takes it away from our manager, so that the status of a
 // quota, for instance, which changes often, is no reason to work.
 //
-// Invariants: every step can be repeated, by the process of another server too; dormant tenants and
-// those that are being deleted are left alone; a Namespace is never deleted, nor a ServiceAccount default;
+// Secrets are copies of Secrets of the system space that have a label for it. What is in those is read each time
+// and kept nowhere; their metadata is watched, and a change is copied to all that have one, whatever waves there
+// are, and whether they can have the rest of the template or not.
+//
+// Accesses are TenantAccesses in the system space, whose owner is the Tenant: only one that has it as its owner is
+// changed or deleted. What a tenant has of them waits for no turn and nothing in its space. Dormant tenants
+// whose template has some are awakened.
+//
+// Invariants: every step can be repeated, by the process of another server too; no objects are made for dormant
+// tenants and those that are being deleted; a Namespace is never deleted, nor a ServiceAccount default;
 // every failure stands in the status, because one that does not holds up all others; what stands in the way of
 // a template stands in the condition of the Tenant, in text that has nothing in it which a terminal
 // acts on.

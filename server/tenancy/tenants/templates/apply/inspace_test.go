@@ -56,7 +56,7 @@ func TestWhatSomebodyMadeIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		uid, err := c2.applyOne(t.Context(), in, o, types.UID(c.recorded))
+		uid, err := c2.maker.applyOne(t.Context(), in, o, types.UID(c.recorded))
 		if err != nil || string(uid) != c.uid || c2.marks.made("t", o.Ref()) != uid {
 			t.Errorf("%s: %q, %v", name, uid, err)
 			continue
@@ -88,7 +88,7 @@ func TestOnlyWhatWasMadeIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant := f.tenant.DeepCopy()
-	if err := c.dropAll(t.Context(), in, tenant, []tenantapi.TemplateObject{ref("kept", "")}); err != nil {
+	if err := c.maker.dropAll(t.Context(), in, tenant, []tenantapi.TemplateObject{ref("kept", "")}); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{configMaps + "made": false, configMaps + "named": true,
@@ -211,6 +211,31 @@ func TestAnotherServerLeads(t *testing.T) {
 		}
 		if len(queue.names) != c.want {
 			t.Errorf("%s: %v", name, queue.names)
+		}
+	}
+}
+
+// TestAServerThatLeadsEndsWhatWasBegun: a server that led before may have ended in the middle of a tenant. That one
+// gets the rest also while the roll-out is stopped, whatever template it had before.
+func TestAServerThatLeadsEndsWhatWasBegun(t *testing.T) {
+	for name, conditions := range map[string][]metav1.Condition{
+		"a new tenant":                    nil,
+		"a tenant of an earlier template": {{Type: tenantapi.TemplateApplied, Status: metav1.ConditionTrue}},
+	} {
+		f, c := newFakeSpace(t)
+		f.says(t, configMap("c"))
+		f.of.Generation = 2
+		f.tenant.Status.Conditions = append(f.tenant.Status.Conditions, conditions...)
+		f.tenant.Status.Template = &tenantapi.AppliedTemplate{Name: "gold", UID: "g",
+			Objects: []tenantapi.TemplateObject{{Kind: "ConfigMap", Namespace: "default", Name: "c"}}}
+		queue := &asked{}
+		c.queue = queue
+		c.begin()
+		if !slices.Equal(queue.names, []string{"t"}) {
+			t.Errorf("%s: %q are looked at", name, queue.names)
+		}
+		if err := c.reconcile(t.Context(), "t"); err != nil || f.objects[configMaps+"c"] == nil {
+			t.Errorf("%s: %v, %v", name, err, f.objects)
 		}
 	}
 }

@@ -102,6 +102,14 @@ func (m *marks) made(tenant string, ref tenantapi.TemplateObject) types.UID {
 	return ""
 }
 
+// uid is that of the object that was made last: that it was may not have been written.
+func (m *marks) uid(tenant string, ref tenantapi.TemplateObject) types.UID {
+	if uid := m.made(tenant, ref); uid != "" {
+		return uid
+	}
+	return ref.UID
+}
+
 // dropped notes that an object is about to be dropped.
 func (m *marks) dropped(tenant string, ref tenantapi.TemplateObject) {
 	m.mu.Lock()

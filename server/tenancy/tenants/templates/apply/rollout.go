@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
@@ -143,9 +145,9 @@ func (c *controller) rollOut(ctx context.Context, name string) error {
 		}
 		return nil
 	}
-	if len(template.Spec.Objects) > 0 {
-		c.once.Do(func() { close(c.watching) })
-	}
+	c.follows.begin(template)
+	c.awakenings.Add(name)
+	c.told.tell(c.queue, template, tenants)
 	p := progressOf(template, tenants)
 	for _, t := range p.next(template) {
 		c.turns.give(template, t.Name)
@@ -161,6 +163,28 @@ func (c *controller) rollOut(ctx context.Context, name string) error {
 		return fmt.Errorf("reporting how many tenants have the TenantTemplate %s: %w", name, err)
 	}
 	return nil
+}
+
+// told are the templates as they were when their tenants were told. The worker of rollouts alone has them.
+type told map[string]turn
+
+// tell has the tenants of a changed template be looked at that have accesses and wait for their turn: these do not.
+// One after the other, so that a new tenant does not wait behind all of them.
+func (of told) tell(
+	queue workqueue.TypedDelayingInterface[string], template *tenantapi.TenantTemplate, tenants []*tenantapi.Tenant,
+) {
+	is := turn{template.UID, template.Generation}
+	if of[template.Name] == is {
+		return
+	}
+	of[template.Name] = is
+	var later time.Duration
+	for _, t := range tenants {
+		if t.Spec.Template == template.Name && len(accesses(t)) > 0 {
+			queue.AddAfter(t.Name, later)
+			later += spread
+		}
+	}
 }
 
 // all are the tenants that are known.

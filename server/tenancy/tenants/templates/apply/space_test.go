@@ -29,6 +29,11 @@ type fakeSpace struct {
 	tenant  *tenantapi.Tenant
 	of      *tenantapi.TenantTemplate
 	made    int
+	// full has no room for another object.
+	full bool
+	// lists are the tokens that pages of dormant tenants were asked for with; pages is how many there are.
+	lists []string
+	pages int
 	// refuse is the code of answers to requests whose path contains the key.
 	refuse map[string]int
 }
@@ -50,6 +55,9 @@ func (f *fakeSpace) Template(string) *tenantapi.TenantTemplate { return f.of }
 func (f *fakeSpace) TemplateNames() []string { return []string{f.of.Name} }
 
 const configMaps = "/api/v1/namespaces/default/configmaps/"
+
+// ofSystem and ofAccesses begin the paths of what is in the system space.
+const ofSystem, ofAccesses = "/tenants/system", "/api/v1/tenantaccesses/"
 
 func newFakeSpace(t *testing.T) (*fakeSpace, *controller) {
 	t.Helper()
@@ -96,7 +104,8 @@ func (f *fakeSpace) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if code >= http.StatusBadRequest {
 		answer = map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code,
 			"message": "refused", "reason": map[int]string{http.StatusNotFound: "NotFound",
-				http.StatusConflict: "Conflict", http.StatusUnprocessableEntity: "Invalid"}[code]}
+				http.StatusForbidden: "Forbidden", http.StatusConflict: "Conflict",
+				http.StatusUnprocessableEntity: "Invalid"}[code]}
 	}
 	_ = json.NewEncoder(w).Encode(answer) //nolint:errcheck // the client fails then
 }
@@ -108,7 +117,10 @@ func (f *fakeSpace) answer(r *http.Request, body []byte) (int, any) {
 		}
 	}
 	path, in := strings.CutPrefix(r.URL.Path, "/tenants/t")
-	if !in {
+	if !in && !strings.HasPrefix(path, ofSystem) && !strings.HasPrefix(path+"/", ofAccesses) {
+		if strings.HasSuffix(path, "/tenants") {
+			return http.StatusOK, f.page(r.URL.Query().Get("continue"))
+		}
 		if strings.HasSuffix(path, "/status") {
 			is := &tenantapi.Tenant{}
 			if err := json.Unmarshal(body, is); err != nil {
@@ -118,12 +130,17 @@ func (f *fakeSpace) answer(r *http.Request, body []byte) (int, any) {
 		}
 		return http.StatusOK, withKind(f.tenant)
 	}
+	if r.Method == http.MethodPost {
+		return f.create(path, body, r.URL.Query().Has("dryRun"))
+	}
 	is, there := f.objects[path]
 	switch {
 	case r.Method == http.MethodPatch && strings.Contains(r.Header.Get("Content-Type"), "apply"):
-		return f.apply(path, body)
+		return f.apply(path, body, r.URL.Query().Has("dryRun"))
 	case !there:
 		return http.StatusNotFound, nil
+	case r.Method == http.MethodPut:
+		return f.replace(path, body)
 	case r.Method == http.MethodPatch:
 		is.SetOwnerReferences(nil)
 		is.SetFinalizers(nil)
@@ -142,8 +159,53 @@ func (f *fakeSpace) answer(r *http.Request, body []byte) (int, any) {
 	return http.StatusOK, is.Object
 }
 
+// page is one of dormant tenants, which are all t.
+func (f *fakeSpace) page(from string) any {
+	f.lists = append(f.lists, from)
+	list := &tenantapi.TenantList{Items: []tenantapi.Tenant{*withKind(f.tenant)}}
+	list.APIVersion, list.Kind = "v1", tenantapi.Kind+"List"
+	if len(from)+1 < f.pages {
+		list.Continue = from + "x"
+	}
+	return list
+}
+
+// create makes an object that is not there.
+func (f *fakeSpace) create(path string, body []byte, dryRun bool) (int, any) {
+	made := &unstructured.Unstructured{}
+	if err := made.UnmarshalJSON(body); err != nil {
+		return http.StatusBadRequest, nil
+	}
+	path = strings.TrimSuffix(path, "/") + "/" + made.GetName()
+	if f.objects[path] != nil {
+		return http.StatusConflict, nil
+	}
+	if !dryRun {
+		f.made++
+		made.SetUID(types.UID(strings.Repeat("m", f.made)))
+		f.objects[path] = made
+	}
+	return http.StatusCreated, made.Object
+}
+
+// replace changes all of an object but whom an access is for.
+func (f *fakeSpace) replace(path string, body []byte) (int, any) {
+	next, is := &unstructured.Unstructured{}, f.objects[path]
+	if err := next.UnmarshalJSON(body); err != nil {
+		return http.StatusBadRequest, nil
+	}
+	if next.GetUID() != is.GetUID() {
+		return http.StatusConflict, nil
+	}
+	if user(next) != user(is) {
+		return http.StatusUnprocessableEntity, nil
+	}
+	f.objects[path] = next
+	return http.StatusOK, next.Object
+}
+
 // apply keeps what an object has besides, and makes what is not there.
-func (f *fakeSpace) apply(path string, body []byte) (int, any) {
+func (f *fakeSpace) apply(path string, body []byte, dryRun bool) (int, any) {
 	wanted := &unstructured.Unstructured{}
 	if err := wanted.UnmarshalJSON(body); err != nil {
 		return http.StatusBadRequest, nil
@@ -152,6 +214,12 @@ func (f *fakeSpace) apply(path string, body []byte) (int, any) {
 	switch {
 	case !there && wanted.GetUID() != "":
 		return http.StatusConflict, nil
+	case !there && dryRun && f.full:
+		return http.StatusForbidden, nil
+	case !there && dryRun:
+		return http.StatusCreated, wanted.Object
+	case there && is.Object["type"] != nil && is.Object["type"] != wanted.Object["type"]:
+		return http.StatusUnprocessableEntity, nil
 	case !there:
 		f.made++
 		wanted.SetUID(types.UID(strings.Repeat("m", f.made)))
