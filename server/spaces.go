@@ -41,7 +41,9 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partition.Set) (*te
 	}
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
-		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
+		Groups:        s.cfg.TenantGroups,
+		APIServerArgs: s.cfg.KubeAPIServerArgs, ClusterDomain: s.cfg.ClusterDomain,
+		System: inside, Group: s.cfg.ServiceGroupID,
 		Partitions: atEdge{parts}, Placer: parts.Placer,
 		Load: s.groups.Load(), Gated: controllers.Gated(),
 		Connections: s.store.connections(), Fill: s.store.fill(),

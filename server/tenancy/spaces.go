@@ -36,6 +36,7 @@ import (
 	"github.com/a4s-io/a4s/server/groups/load"
 	"github.com/a4s-io/a4s/server/tenancy/admission"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/authn/issuers"
 	"github.com/a4s-io/a4s/server/tenancy/authn/tokenreview"
 	"github.com/a4s-io/a4s/server/tenancy/authz"
 	"github.com/a4s-io/a4s/server/tenancy/crd"
@@ -51,6 +52,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/series"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/server/tenancy/storage/events"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/access"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/provision"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
@@ -67,7 +69,9 @@ type Spaces struct {
 	Roles   *authz.Listers
 	ByRoles bool
 
+	binding     *authz.Binding // set when the API server is made
 	directory   *directory.Directory
+	issuers     *issuers.Issuers
 	nodes       *nodes.Rules
 	accounts    *accounts
 	crds        *crd.Catalog
@@ -89,10 +93,14 @@ type Spaces struct {
 type Options struct {
 	// DefaultTenant is that of users without one, empty for the system.
 	DefaultTenant string
+	// Groups are the tenants of which members of groups are members, "group=tenant,tenant".
+	Groups []string
 	// DefaultLimits are those of tenants without their own, "name=value".
 	DefaultLimits []string
 	// APIServerArgs are the user's for upstream's API server.
 	APIServerArgs []string
+	// ClusterDomain is that of the cluster's services, by which its own tokens are issued.
+	ClusterDomain string
 	// System is a client of the system space with all rights, which is used once the
 	// API serves.
 	System *restclient.Config
@@ -130,12 +138,21 @@ func New(o Options) (*Spaces, error) {
 	if err != nil {
 		return nil, err
 	}
+	groups, err := tenantapi.ParseGroups(o.Groups)
+	if err != nil {
+		return nil, fmt.Errorf("reading the groups of tenants: %w", err)
+	}
 	m := &Spaces{
 		directory: tenants, nodes: nodes.New(tenants), system: o.System, pool: o.Pool, log: o.Log,
 		crds:        crd.NewCatalog(tenants, o.Log),
 		connections: o.Connections, placer: o.Placer, accounts: newAccounts(), tunnels: o.Tunnel != nil,
 	}
+	m.issuers = issuers.New(issuers.Options{
+		Dial:     func(tenant string) issuers.Dial { return issuers.Dial(m.admission.Dialer(tenant)) },
+		Reserved: newClusterIssuers(o.APIServerArgs, o.ClusterDomain).has, Log: o.Log,
+	})
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
+		m.issuers.Changed(t)
 		m.crds.TenantChanged(old, t)
 		m.nodes.Changed(old, t)
 		if old != nil && old.Spec.Nodes != t.Spec.Nodes {
@@ -145,6 +162,7 @@ func New(o Options) (*Spaces, error) {
 			m.edge.TenantCordoned(t.Name)
 		}
 	})
+	tenants.OnTemplate(m.nodes.TemplateChanged)
 	defaults, err := tenantapi.ParseLimits(o.DefaultLimits)
 	if err != nil {
 		return nil, fmt.Errorf("reading the default limits of tenants: %w", err)
@@ -160,6 +178,7 @@ func New(o Options) (*Spaces, error) {
 	}
 	m.Limits = limits.New(bounds)
 	tenants.OnGone(func(name string) {
+		m.issuers.Gone(name)
 		m.Limits.Forget(name)
 		m.nodes.Gone(name)
 		m.crds.TenantGone(name)
@@ -186,6 +205,7 @@ func New(o Options) (*Spaces, error) {
 	m.queue = fairqueue.New(seats)
 	atEdge := edge.Options{
 		DefaultTenant:   o.DefaultTenant,
+		Groups:          groups,
 		Group:           o.Group,
 		Partitions:      o.Partitions,
 		Tenants:         &everywhere{here: tenants, partitions: o.Partitions},
@@ -193,6 +213,7 @@ func New(o Options) (*Spaces, error) {
 		Accounts:        m.accounts,
 		CustomResources: m.crds,
 		TokenFile:       tokens,
+		Issuers:         m.issuers,
 		Queue:           m.queue,
 		Gated:           o.Gated,
 		Use:             m.use,
@@ -302,6 +323,12 @@ func (m *Spaces) Templates(config *restclient.Config) component.Component {
 	return apply.New(apply.Options{Config: config, Tenants: m.directory, Log: m.log})
 }
 
+// Accesses makes the credentials that the accesses to tenants say. One server does.
+func (m *Spaces) Accesses(o access.Options) component.Component {
+	o.Tenants, o.Log = m.directory, m.log
+	return access.New(o)
+}
+
 // access judges every user by the roles of their space.
 func (m *Spaces) access(
 	f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool,
@@ -326,8 +353,12 @@ func (m *Spaces) sharedRoles() ([]*rbacv1.ClusterRole, error) { return m.Roles.S
 // groups are the changes to the storage of upstream's groups.
 func (m *Spaces) groups() map[string]apiserver.Group {
 	return map[string]apiserver.Group{
-		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-			extra, err := registry.Storage(getter, m.Limits.Usage, m.edge.TenantGone, m.placer)
+		"": func(getter generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+			extra, err := registry.Storage(getter, registry.Options{
+				Shown: registry.Shown{Usage: m.Limits.Usage, Effective: m.directory.Effective},
+				Gone:  m.edge.TenantGone, Placer: m.placer, Reserved: m.issuers.Reserved, Authorizer: c.Authorizer,
+				Bind: m.mayBind,
+			})
 			maps.Copy(v1, extra)
 			maps.Copy(v1, registry.UsageStorage(directory.Bounded{Directory: m.directory}.Get, m.Limits.Usage))
 			return errors.Join(err, m.admission.GuardProxies(v1), events.Judge(v1))
@@ -344,9 +375,19 @@ func (m *Spaces) groups() map[string]apiserver.Group {
 		"rbac.authorization.k8s.io": func(
 			_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage,
 		) error {
-			return authz.GuardStorage(v1, c.Authorizer, m.Roles)
+			var err error
+			m.binding, err = authz.GuardStorage(v1, c.Authorizer, m.Roles)
+			return err
 		},
 	}
+}
+
+// mayBind is asked once the API serves, which has set binding.
+func (m *Spaces) mayBind(ctx context.Context, role rbacv1.RoleRef, namespace string) error {
+	if m.binding == nil {
+		return errors.New("the API serves no roles")
+	}
+	return m.binding.May(ctx, role, namespace)
 }
 
 // tokenFile reads the tenants in the file of --token-auth-file, which upstream

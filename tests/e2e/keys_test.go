@@ -29,7 +29,7 @@ type keyHolder struct {
 }
 
 func (k *keyHolder) write(ctx context.Context, c *cluster, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"word": name}}
 	_, err := c.client.CoreV1().Secrets(k.ns).Create(ctx, s, metav1.CreateOptions{})

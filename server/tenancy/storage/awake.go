@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"strings"
 	"sync"
@@ -15,12 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 )
 
 // A tenant that nobody has used is never written again after it was made, unless an
@@ -28,6 +28,10 @@ import (
 // reading a value. So a list of the tenants that are not dormant reads those few and not
 // the million that are, which would be most of the time that a start takes.
 // What is read too much is sorted out by the selector of the list.
+//
+// A tenant that was made just now and is not dormant has neither until its space is made, and the
+// server that was to do that can end before. So a mark of it is written before it is, in a key of
+// its own, which goes before it goes.
 
 const (
 	// perRead is how many objects are read at once; etcd takes 128.
@@ -35,6 +39,8 @@ const (
 	// worthwhile is what part of the keys may be awake: of more, all objects are read in
 	// the usual way. So they are where no key has a version (kine).
 	worthwhile = 4
+	// marks is the prefix of the keys of marks.
+	marks = "/a4s/awaited-tenants/"
 )
 
 // awakeOnly marks the context of a list of tenants that are not dormant.
@@ -54,22 +60,67 @@ func (u uncachedTenants) GetRESTOptions(
 	if err != nil || resource != tenantapi.GroupResource() {
 		return opts, err
 	}
-	opts.Decorator = func(
-		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		if config.Transport.EgressLookup != nil {
-			return generic.UndecoratedStorage(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
+	opts.Decorator = apistorage.Make(func(s apistorage.Storing) (storage.Interface, factory.DestroyFunc, error) {
+		if s.Config.Transport.EgressLookup != nil {
+			return apistorage.Raw(s)
 		}
-		s, destroy, err := u.connections.storage(config, prefix, newFunc, newListFunc, nil)
-		return s, sync.OnceFunc(destroy), err
-	}
+		stored, destroy, err := u.connections.storage(s, nil)
+		return stored, sync.OnceFunc(destroy), err
+	}).Decorator()
 	return opts, nil
 }
 
 // tenantStore is the storage of tenants.
-type tenantStore struct{ storage.Interface }
+type tenantStore struct {
+	storage.Interface
+	kv clientv3.KV
+}
+
+// Create implements storage.Interface.
+func (s tenantStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if err := s.mark(ctx, obj); err != nil {
+		return err
+	}
+	return s.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// GuaranteedUpdate implements storage.Interface. Server-side apply makes by it what is not there.
+func (s tenantStore) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	update storage.UpdateFunc, cached runtime.Object,
+) error {
+	return s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
+		func(is runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			next, ttl, err := update(is, meta)
+			if err == nil && meta.ResourceVersion == 0 {
+				err = s.mark(ctx, next)
+			}
+			return next, ttl, err
+		}, cached)
+}
+
+// mark marks a new tenant that is not dormant.
+func (s tenantStore) mark(ctx context.Context, obj runtime.Object) error {
+	t, ok := obj.(*tenantapi.Tenant)
+	if !ok || t.Name == space.System || t.Dormant() {
+		return nil
+	}
+	if _, err := s.kv.Put(ctx, marks+t.Name, ""); err != nil {
+		return fmt.Errorf("marking tenant %s as one whose space is to be made: %w", t.Name, err)
+	}
+	return nil
+}
+
+// Delete implements storage.Interface. Whatever goes was written more than once: that it is deleted has been.
+func (s tenantStore) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	if _, err := s.kv.Delete(ctx, marks+path.Base(key)); err != nil {
+		return fmt.Errorf("taking the mark off that has the space of a tenant made: %w", err)
+	}
+	return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+}
 
 // GetList implements storage.Interface.
 func (s tenantStore) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
@@ -146,6 +197,13 @@ func (a *awake) find(ctx context.Context, prefix string, opts kubernetes.ListOpt
 			}
 			return true
 		})
+	if err != nil {
+		return nil, false, false, err
+	}
+	err = a.eachKey(ctx, marks, clientv3.GetPrefixRangeEnd(marks), opts.Revision, func(kv *mvccpb.KeyValue) bool {
+		used[string(kv.Key[len(marks):])] = true
+		return true
+	})
 	if err != nil {
 		return nil, false, false, err
 	}

@@ -1,10 +1,13 @@
 package storage_test
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -15,6 +18,9 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/a4s-io/a4s/embedded/kine"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/dsn"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/tests/plainetcd"
@@ -95,6 +101,15 @@ func (s tenancy) awake(t *testing.T, page int64) (names []string, version string
 	}
 }
 
+// marked checks how many keys say that the space of a tenant is to be made.
+func (tenancy) marked(t *testing.T, etcd *clientv3.Client, name string, want int64) {
+	t.Helper()
+	r, err := etcd.Get(t.Context(), "/a4s/awaited-tenants/"+name)
+	if err != nil || r.Count != want {
+		t.Errorf("%s has %d marks, want %d: %v", name, r.Count, want, err)
+	}
+}
+
 // TestTenantsThatAreAwake: a list of the tenants that are not dormant has them all, and
 // does not read those that nobody has written since they were made.
 func TestTenantsThatAreAwake(t *testing.T) {
@@ -104,7 +119,7 @@ func TestTenantsThatAreAwake(t *testing.T) {
 		"without streams": {Local: localStorage(server, etcd.Endpoints())},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := etcd.Delete(t.Context(), root, clientv3.WithPrefix()); err != nil {
+			if _, err := etcd.Delete(t.Context(), "/", clientv3.WithPrefix()); err != nil {
 				t.Fatal(err)
 			}
 			s := tenants(t, etcd, connections)
@@ -131,8 +146,16 @@ func TestTenantsThatAreAwake(t *testing.T) {
 			s.make(t, "copied", false)
 			put("/namespaces/copied/default", "a namespace")
 			put("/namespaces/of-the-system", "another")
+			// Its server ended before it made its space.
+			s.make(t, "awaited", false)
+			applied := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "applied"}}
+			if err := s.GuaranteedUpdate(t.Context(), s.key("", "applied"), &tenantapi.Tenant{}, true, nil,
+				apistorage.SimpleUpdate(func(runtime.Object) (runtime.Object, error) { return applied, nil }),
+				nil); err != nil {
+				t.Fatal(err)
+			}
 
-			want := []string{"copied", "sleeps-17", "system", "used", "used-again"}
+			want := []string{"applied", "awaited", "copied", "sleeps-17", "system", "used", "used-again"}
 			for _, page := range []int64{1, 2, 3, 5, 100} {
 				got, _ := s.awake(t, page)
 				same(t, fmt.Sprintf("pages of %d", page), got, want...)
@@ -143,6 +166,15 @@ func TestTenantsThatAreAwake(t *testing.T) {
 			}
 			got, version := s.awake(t, 100)
 			same(t, "beside one that nobody can read", got, want...)
+			s.marked(t, etcd, "awaited", 1)
+			s.marked(t, etcd, "sleeps-01", 0)
+			if err := s.Delete(t.Context(), s.key("", "awaited"), &tenantapi.Tenant{}, nil,
+				func(context.Context, runtime.Object) error { return nil }, nil,
+				apistorage.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			s.marked(t, etcd, "awaited", 0)
+			_, version = s.awake(t, 100)
 			w := s.watch(t, t.Context(), "/tenants", func(o *apistorage.ListOptions) {
 				selects(o)
 				o.ResourceVersion = version
@@ -184,4 +216,46 @@ func TestMostTenantsAreAwake(t *testing.T) {
 	})
 	s.change(t, "sleeps-used-7", use)
 	same(t, "since the list", until(t, w, "sleeps-used-7"), "sleeps-used-7")
+}
+
+// TestMarksInADatabase: kine, which is in front of databases, does not know all that etcd does.
+func TestMarksInADatabase(t *testing.T) {
+	dir := t.TempDir()
+	endpoint, err := dsn.Parse("sqlite://" + filepath.Join(dir, "x.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.NewEntry(logrus.StandardLogger())
+	server, err := kine.New(kine.Options{Endpoint: endpoint, Path: endpoint.Path, Socket: filepath.Join(dir, "s"),
+		Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := component.NewGroup(log)
+	if err := group.StartAndWait(t.Context(), server.Component()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "s")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = client.Close()
+		if err := group.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := tenants(t, client, &storage.Connections{})
+	s.make(t, "awaited", false)
+	s.marked(t, client, "awaited", 1)
+	for _, name := range []string{"awaited", "sleeps"} {
+		if name == "sleeps" {
+			s.make(t, name, true)
+		}
+		if err := s.Delete(t.Context(), s.key("", name), &tenantapi.Tenant{}, nil,
+			func(context.Context, runtime.Object) error { return nil }, nil, apistorage.DeleteOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.marked(t, client, name, 0)
+	}
 }

@@ -23,10 +23,10 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 	"github.com/a4s-io/a4s/server/groups/ranged"
 )
 
@@ -128,27 +128,24 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 	if size, set := sizes[resource]; set && size <= 0 {
 		return opts, nil
 	}
-	inner := opts.Decorator
-	opts.Decorator = func(
-		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
+	inner := apistorage.Maker(opts.Decorator)
+	opts.Decorator = apistorage.Make(func(s apistorage.Storing) (storage.Interface, factory.DestroyFunc, error) {
+		config := s.Config
 		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
 		if elsewhere && g.connections.Group == "" || config.Transport.EgressLookup != nil {
-			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
+			return inner(s)
 		}
 		cached := cacher.Config{
 			Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
-			ResourcePrefix:      prefix, KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc,
-			GetAttrsFunc: attrs,
-			IndexerFuncs: trigger, Indexers: indexers, Codec: config.Codec,
+			ResourcePrefix:      s.Prefix, KeyFunc: s.Key, NewFunc: s.New, NewListFunc: s.NewList,
+			GetAttrsFunc: s.Attrs,
+			IndexerFuncs: s.Trigger, Indexers: s.Indexers, Codec: config.Codec,
 		}
 		if g.builtin && g.connections.Group != "" && grouped(resource) {
-			return g.grouped(config, cached)
+			return g.grouped(s, cached)
 		}
-		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc, nil)
+		raw, destroy, err := g.connections.storage(s, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -167,15 +164,15 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 			c.Stop()
 			destroy()
 		}), nil
-	}
+	}).Decorator()
 	return opts, nil
 }
 
 // storage is one without a cache. change, unless it is nil, changes its client.
 func (c *Connections) storage(
-	config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object,
-	change func(*clientv3.Client),
+	s apistorage.Storing, change func(*clientv3.Client),
 ) (storage.Interface, func(), error) {
+	config := s.Config
 	conn, release, err := c.acquire(config.Transport)
 	if err != nil {
 		return nil, nil, err
@@ -197,16 +194,13 @@ func (c *Connections) storage(
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	versioner := storage.APIObjectVersioner{}
-	decoder := etcd3.NewDefaultDecoder(config.Codec, versioner)
+	decoder := etcd3.NewDefaultDecoder(config.Codec, storage.APIObjectVersioner{})
 	if utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
 		// What cannot be read is distinguished, so that it can be deleted.
 		transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 		decoder = etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
 	}
-	store, err := etcd3.New(client, conn.compacted, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
-		config.GroupResource,
-		transformer, config.LeaseManagerConfig, decoder, versioner)
+	store, err := apistorage.OverEtcd(client, conn.compacted, s, transformer, decoder)
 	if err != nil {
 		own.Close() //nolint:errcheck // the error is that it was closed
 		release()
@@ -218,7 +212,7 @@ func (c *Connections) storage(
 		release()
 	}
 	if ofTenants {
-		return tenantStore{store}, destroy, nil
+		return tenantStore{store, own.KV}, destroy, nil
 	}
 	return store, destroy, nil
 }

@@ -12,11 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -62,23 +61,19 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	if err != nil {
 		return opts, err
 	}
-	inner := opts.Decorator
-	opts.Decorator = func(
-		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		layout, err := layoutOf(resource, keyFunc, newFunc)
+	inner := apistorage.Maker(opts.Decorator)
+	opts.Decorator = apistorage.Make(func(s apistorage.Storing) (storage.Interface, factory.DestroyFunc, error) {
+		layout, err := layoutOf(resource, s.Key, s.New)
 		if err != nil {
 			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
 		}
 		keys := &objectKeys{
-			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
-			class: kinds.Tenant, why: "it belongs to the system", triggers: len(trigger) == 0,
+			layout: layout, prefix: s.Prefix, resource: resource, newFunc: s.New,
+			class: kinds.Tenant, why: "it belongs to the system", triggers: len(s.Trigger) == 0,
 		}
 		m := &mapped{
-			keys: keys, border: confinement{keys: keys, scopes: scopes(layout, trigger)},
-			newList: newListFunc, stamps: stamped(resource),
+			keys: keys, border: confinement{keys: keys, scopes: scopes(layout, s.Trigger)},
+			newList: s.NewList, stamps: stamped(resource),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
 			keys.class, keys.why, keys.open = k.Class, cmp.Or(k.Why, keys.why), openPart(k)
@@ -86,19 +81,20 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 				keys.sees = g.opts.ReadsNodes
 			}
 		}
-		config, within := keys.customize(config, g.bound, g.defines)
-		m.within = within
+		within := s
+		within.Config, within.Prefix = keys.customize(s.Config, g.bound, g.defines)
+		m.within = within.Prefix
 		if keys.triggers {
 			// A watch of one space is then woken by what happens in it, and
 			// not by every event of the resource.
-			trigger = storage.IndexerFuncs{tenantField: keys.tenantOfObject}
+			within.Trigger = storage.IndexerFuncs{tenantField: keys.tenantOfObject}
 		}
-		m.Interface, m.destroy, err = inner(config, within, func(obj runtime.Object) (string, error) {
-			return keys.storedKey(obj, keyFunc)
-		}, newFunc, newListFunc, g.shared(m.border.scopedAttrs(attrs)), trigger, indexers)
-		m.roles = rolesInSpaces{Interface: m.Interface, keys: keys, newList: newListFunc, shared: g.opts.SharedRoles}
+		within.Key = func(obj runtime.Object) (string, error) { return keys.storedKey(obj, s.Key) }
+		within.Attrs = g.shared(m.border.scopedAttrs(s.Attrs))
+		m.Interface, m.destroy, err = inner(within)
+		m.roles = rolesInSpaces{Interface: m.Interface, keys: keys, newList: s.NewList, shared: g.opts.SharedRoles}
 		return m, m.destroy, err
-	}
+	}).Decorator()
 	return opts, nil
 }
 

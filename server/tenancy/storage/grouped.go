@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 	"github.com/a4s-io/a4s/server/groups/ranged"
 	"github.com/a4s-io/a4s/server/groups/serving"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -35,8 +36,9 @@ func grouped(resource schema.GroupResource) bool {
 
 // grouped makes the storage of a resource of which the service group holds a part.
 func (g connected) grouped(
-	config *storagebackend.ConfigForResource, cached cacher.Config,
+	s apistorage.Storing, cached cacher.Config,
 ) (storage.Interface, factory.DestroyFunc, error) {
+	config := s.Config
 	layout, err := layoutOf(config.GroupResource, cached.KeyFunc, cached.NewFunc)
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the layout of %s: %w", config.GroupResource, err)
@@ -45,16 +47,16 @@ func (g connected) grouped(
 	if err != nil {
 		return nil, nil, err
 	}
-	s, stop, err := serving.New(serving.Options{
+	served, stop, err := serving.New(serving.Options{
 		Source: source, Layout: layout, Root: config.Prefix, Cache: cached,
 		Storage: func(change func(*clientv3.Client)) (storage.Interface, func(), error) {
-			return g.connections.storage(config, cached.ResourcePrefix, cached.NewFunc, cached.NewListFunc, change)
+			return g.connections.storage(s, change)
 		},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, sync.OnceFunc(stop), nil
+	return served, sync.OnceFunc(stop), nil
 }
 
 // source is what says which ranges there are. All resources have one.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/internal/space"
+	storing "github.com/a4s-io/a4s/server/controlplane/apistorage"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/tests/plainetcd"
@@ -149,20 +150,22 @@ func open(t *testing.T, etcd *clientv3.Client, r resource, options generic.RESTO
 	if r.namespaced {
 		attrs = apistorage.DefaultNamespaceScopedAttr
 	}
-	s, destroy, err := opts.Decorator(config.ForResource(r.GroupResource), r.prefix,
-		func(obj runtime.Object) (string, error) {
+	s, destroy, err := storing.Maker(opts.Decorator)(storing.Storing{
+		Config: config.ForResource(r.GroupResource), Prefix: r.prefix,
+		Key: func(obj runtime.Object) (string, error) {
 			accessor, err := meta.Accessor(obj)
 			if err != nil {
 				return "", err
 			}
 			return r.key(accessor.GetNamespace(), accessor.GetName()), nil
-		}, r.newObject, r.newList, attrs, r.triggers, nil)
+		}, New: r.newObject, NewList: r.newList, Attrs: attrs, Trigger: r.triggers,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(destroy)
 	out := &store{Interface: s, resource: r, etcd: etcd}
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true,
 		func(context.Context) (bool, error) {
 			return s.ReadinessCheck() == nil, nil
 		}); err != nil {
@@ -261,7 +264,7 @@ func (s *store) watch(
 func until(t *testing.T, w watch.Interface, last string) []string {
 	t.Helper()
 	var seen []string
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		select {
 		case e, ok := <-w.ResultChan():

@@ -67,7 +67,7 @@ func TestWatchesOfTriggeredResource(t *testing.T) {
 			{"tenant", in(t, "a"), "/pods", all,
 				[]string{"default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
 			{"tenant with what is there", in(t, "a"), "/pods", initial,
-				[]string{"default.a/old", "default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
+				[]string{"default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
 			{"tenant, by name", about(in(t, "a"), "", "x"), "/pods", named("x"), []string{"default.a/x", "other.a/x"}},
 			{"tenant, by the name of itself", about(in(t, "a"), "", "a"), "/pods", named("a"), nil},
 			{"namespace of a tenant", about(in(t, "a"), "default.a", ""), "/pods/default.a", all,
@@ -86,6 +86,8 @@ func TestWatchesOfTriggeredResource(t *testing.T) {
 		for i, c := range cases {
 			watches[i] = s.watch(t, c.ctx, c.key, c.change)
 		}
+		// What comes before it has read what is there would be among that, in the order of keys.
+		same(t, "what is there", until(t, watches[1], "default.a/old"), "default.a/old")
 		for _, o := range [][2]string{
 			{"default.a", "x"}, {"default.b", "x"}, {"a", "a"}, {"default.a", "y"}, {"other.a", "x"},
 			{"default.a", "end"}, {"other.a", "end"}, {"a", "end"},
@@ -111,7 +113,8 @@ func TestWatchesOfTriggeredResource(t *testing.T) {
 				o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 			})
 			want := slices.Clone(c.want)
-			if slices.Contains([]string{"tenant", "namespace of a tenant", "everything"}, c.what) {
+			if slices.Contains([]string{"tenant", "tenant with what is there", "namespace of a tenant",
+				"everything"}, c.what) {
 				want = append(want, "default.a/old")
 			}
 			slices.Sort(want)

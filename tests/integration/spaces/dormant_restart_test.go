@@ -27,12 +27,14 @@ func (d *dormancy) keepers(t *testing.T) {
 	if _, err := d.tenants.Create(ctx, keeps, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	d.isAwaited(t, "keeps")
 	const spec = `"spec":{"scheduling":{"nodeSelector":{"pool":"x"},"exclusive":true}}}`
 	if _, err := d.tenants.Patch(ctx, "applied", types.ApplyPatchType,
 		[]byte(`{"apiVersion":"v1","kind":"Tenant","metadata":{"name":"applied"},`+spec),
 		metav1.PatchOptions{FieldManager: "test"}); err != nil {
 		t.Fatal(err)
 	}
+	d.isAwaited(t, "applied")
 	d.sleeper(t, "later")
 	if _, err := d.tenants.Patch(ctx, "later", types.MergePatchType, []byte(`{`+spec),
 		metav1.PatchOptions{}); err != nil {
@@ -43,6 +45,16 @@ func (d *dormancy) keepers(t *testing.T) {
 			made, err := d.tenants.Get(ctx, name, metav1.GetOptions{})
 			return err == nil && made.Made(), err
 		})
+	}
+}
+
+// isAwaited checks that a server which starts reads a Tenant, as soon as who made it has the answer: its space may not
+// be made by then.
+func (d *dormancy) isAwaited(t *testing.T, name string) {
+	t.Helper()
+	r, err := d.etcd.Get(t.Context(), "/a4s/awaited-tenants/"+name)
+	if err != nil || len(r.Kvs) != 1 {
+		t.Errorf("%s has the marks %+v, %v", name, r, err)
 	}
 }
 

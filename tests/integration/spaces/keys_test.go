@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -50,6 +51,8 @@ func bodies() map[string]string {
 		"secrets":                `{}`,
 		"serviceaccounts":        `{}`,
 		"services":               `{"spec":{"clusterIP":"None"}}`,
+		"tenantaccesses": `{"spec":{"tenant":"a","user":"x","secret":{"namespace":"default",` +
+			`"name":"of-an-access"}}}`,
 		"mutatingadmissionpolicies.admissionregistration.k8s.io": `{"spec":{` + rules +
 			`,"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch",` +
 			`"jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/x\", value: \"y\"}]"}}]}}`,
@@ -104,7 +107,7 @@ func TestSeedETCDKeyPathsOfEveryResource(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	p := start(t, nil)
+	p := start(t, func(cfg *config.Server) { cfg.DisableHelmController = true }) // its kinds are CRDs of the system
 	a := p.tenant(t, "a")
 	system, err := dynamic.NewForConfig(p.Admin)
 	if err != nil {

@@ -43,7 +43,7 @@ const (
 	// qps keeps a storm of deletions from taking the whole API.
 	qps, burst = 1000, 2000
 	// A tenant that is not done is looked at again after minWait, and then
-	// ever less often. A space that takes longer to look at is looked at for
+	// ever less often. A space that is emptied and takes longer to look at is looked at for
 	// one part in share of the time.
 	minWait, maxWait, share = 50 * time.Millisecond, 2 * time.Second, 10
 	// maxRest bounds that.
@@ -94,6 +94,7 @@ type controller struct {
 	config   *restclient.Config // with protobuf, and one rate limit for all clients
 	http     *http.Client
 	client   kubernetes.Interface
+	maker    *provision.Maker
 	metadata metadata.Interface
 	tenants  *tenantapi.Client
 	contents Contents
@@ -118,6 +119,9 @@ func newController(o Options) (*controller, error) {
 	}
 	if c.client, err = kubernetes.NewForConfigAndClient(c.config, c.http); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if c.maker, err = provision.NewMaker(c.config, c.http); err != nil {
+		return nil, err
 	}
 	if c.metadata, err = metadata.NewForConfigAndClient(c.config, c.http); err != nil {
 		return nil, fmt.Errorf("making a client of metadata: %w", err)
@@ -249,8 +253,18 @@ func (c *controller) next(ctx context.Context, queue workqueue.TypedInterface[st
 		}
 		c.log.WithField("tenant", name).WithError(err).Log(level, "will try again")
 	}
-	c.slow.AddAfter(name, max(c.tries.When(name), min((share-1)*time.Since(began), maxRest)))
+	c.slow.AddAfter(name, c.rest(name, time.Since(began)))
 	return true
+}
+
+// rest is how long a tenant waits for its next try. One that is emptied waits longer the longer it takes to look at;
+// for one that is made somebody waits, and what takes long there is a busy server, not the tenant.
+func (c *controller) rest(name string, took time.Duration) time.Duration {
+	rest := c.tries.When(name)
+	if obj, exists, err := c.store.GetByKey(name); err == nil && exists && stateOf(obj).deleted {
+		rest = max(rest, min((share-1)*took, maxRest))
+	}
+	return rest
 }
 
 // reconcile brings one space into the state that its Tenant says. It is not
@@ -270,16 +284,13 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 	case is.deleted, is.ready:
 		return true, nil // others hold it, or it was made, or its first request makes it
 	}
-	if err := provision.Defaults(ctx, c.client, name); err != nil {
+	if err := c.maker.Make(ctx, name, log); err != nil {
 		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceReady, Status: metav1.ConditionFalse, Reason: "NotMade", Message: err.Error(),
 		}))
 	}
 	if err := c.report(ctx, t, tenantapi.MadeCondition()); err != nil {
 		return false, err
-	}
-	if err := provision.ExtensionDefaults(ctx, c.client, name); err != nil {
-		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
 	}
 	log.Info("space is ready")
 	return true, nil

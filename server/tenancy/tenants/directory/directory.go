@@ -24,6 +24,7 @@ type Directory struct {
 	controller cache.Controller
 	gone       []func(name string)
 	changed    func(old, t *tenantapi.Tenant)
+	onTemplate func(name string, t *tenantapi.TenantTemplate)
 	*templates
 	followers followers
 }
@@ -46,9 +47,15 @@ func New(cfg *rest.Config, pool *interning.Pool) (*Directory, error) {
 			UpdateFunc: d.update,
 			DeleteFunc: d.deleted,
 		},
-		Transform: pool.Transform, // nobody asks it for managed fields
+		// Nobody asks it for managed fields, nor for what is found out for readers and not stored.
+		Transform: func(obj any) (any, error) {
+			if t, ok := obj.(*tenantapi.Tenant); ok {
+				t.Status.Usage, t.Status.Effective = nil, nil
+			}
+			return pool.Transform(obj)
+		},
 	})
-	if d.templates, err = newTemplates(cfg, pool, d.followers.template); err != nil {
+	if d.templates, err = newTemplates(cfg, pool, d.template); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -61,6 +68,17 @@ func (d *Directory) OnGone(f func(name string)) { d.gone = append(d.gone, f) }
 // OnChange has f called with every tenant that is new (old is nil then) or has
 // changed. It must be called before Run.
 func (d *Directory) OnChange(f func(old, t *tenantapi.Tenant)) { d.changed = f }
+
+// OnTemplate has f called with every template that is new, has changed or, with nil, is gone. It must be
+// called before Run.
+func (d *Directory) OnTemplate(f func(name string, t *tenantapi.TenantTemplate)) { d.onTemplate = f }
+
+func (d *Directory) template(name string, t *tenantapi.TenantTemplate) {
+	if d.onTemplate != nil {
+		d.onTemplate(name, t)
+	}
+	d.followers.template(name)
+}
 
 func (d *Directory) update(old, obj any) {
 	before, _ := old.(*tenantapi.Tenant)
@@ -132,43 +150,16 @@ func (d *Directory) Exists(ctx context.Context, name string) (bool, error) {
 // Names are those of all tenants that are known, in no order.
 func (d *Directory) Names() []string { return d.store.ListKeys() }
 
-// Annotation is the value of an annotation of a tenant, "" if it has none.
-func (d *Directory) Annotation(ctx context.Context, name, key string) (string, error) {
-	t, err := d.Get(ctx, name)
-	if err != nil || t == nil {
-		return "", err
-	}
-	return t.Annotations[key], nil
-}
-
 // ReadsNodes reports whether users of a tenant may read the nodes of the cluster.
 func (d *Directory) ReadsNodes(ctx context.Context, name string) (bool, error) {
 	t, err := d.Get(ctx, name)
 	return t != nil && t.Spec.Nodes == tenantapi.NodesReadOnly, err
 }
 
-// Scheduling says which nodes run the pods of a tenant, nil for all. What it returns must
-// not be changed.
-func (d *Directory) Scheduling(ctx context.Context, name string) (*tenantapi.TenantScheduling, error) {
-	t, err := d.Get(ctx, name)
-	if err != nil || t == nil {
-		return nil, err
-	}
-	return t.Spec.Scheduling, nil
+// Synced reports whether the tenants and the templates are known that there were at the start.
+func (d *Directory) Synced() bool {
+	return d.controller.HasSynced() && d.templates.controller.HasSynced()
 }
-
-// Images are the registries that pods of a tenant have images of, none for all. What it
-// returns must not be changed.
-func (d *Directory) Images(ctx context.Context, name string) ([]string, error) {
-	t, err := d.Get(ctx, name)
-	if err != nil || t == nil {
-		return nil, err
-	}
-	return t.Spec.Images, nil
-}
-
-// Synced reports whether the tenants are known that there were at the start.
-func (d *Directory) Synced() bool { return d.controller.HasSynced() }
 
 // Terminating reports whether a tenant is known to be being deleted.
 func (d *Directory) Terminating(name string) bool {

@@ -2,12 +2,14 @@ package provision
 
 import (
 	"context"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -26,7 +28,7 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 		// Controllers come for what is there. Everybody may ask what the API is and what
 		// they may do, and needs nothing of the space for it.
 		if decision != authorizer.DecisionAllow || authn.IsController(a.GetUser()) || makesDefaults(a.GetUser()) ||
-			!a.IsResourceRequest() || kinds.IsReview(a.GetAPIGroup()) {
+			!a.IsResourceRequest() || kinds.IsReview(a.GetAPIGroup()) || asController(a) {
 			return decision, reason, err
 		}
 		if tenant := addressed(ctx); !space.IsSystem(tenant) && tenant != space.All {
@@ -36,6 +38,16 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 		}
 		return decision, reason, err
 	})
+}
+
+// asController reports whether it is asked if a part of a server may be somebody else, as a Maker is. Who it
+// is then is asked about, too. No part does so otherwise, and nobody else has these names.
+func asController(a authorizer.Attributes) bool {
+	if !strings.HasPrefix(a.GetVerb(), "impersonate") || a.GetUser() == nil {
+		return false
+	}
+	name := a.GetUser().GetName()
+	return name == pki.UserSupervisor || name == user.APIServerUser
 }
 
 // makesDefaults reports whether a user is one of the controllers that podDefaults waits for.

@@ -3,14 +3,18 @@ package provision
 import (
 	"context"
 	"fmt"
+	"net/http"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -40,12 +44,43 @@ func namespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 }
 
-// Defaults makes what is missing of the default objects of a space. What pods need in its
-// namespaces is left to upstream's controllers.
-func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
-	if tenant == space.System {
-		return makeSystem(ctx, client)
+// Maker makes the default objects of spaces.
+type Maker struct {
+	client kubernetes.Interface
+	// inside makes what is in the namespaces of a space before that is made.
+	inside kubernetes.Interface
+}
+
+// NewMaker makes one. The configuration is that of a system user with all rights.
+func NewMaker(config *restclient.Config, http *http.Client) (*Maker, error) {
+	client, err := kubernetes.NewForConfigAndClient(config, http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
 	}
+	// As a controller, whose requests in the namespaces of a space do not wait until that is made.
+	config = restclient.CopyConfig(config)
+	config.Impersonate = restclient.ImpersonationConfig{UserName: user.KubeControllerManager,
+		Groups: []string{user.SystemPrivilegedGroup}}
+	inside, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &Maker{client, inside}, nil
+}
+
+// Make makes what is missing of the default objects of a space. What pods need in its
+// namespaces is left to upstream's controllers.
+func (m *Maker) Make(ctx context.Context, tenant string, log *logrus.Entry) error {
+	if tenant == space.System {
+		return makeSystem(ctx, m.client) // upstream makes the rest there
+	}
+	if err := defaults(ctx, m.client, tenant); err != nil {
+		return err
+	}
+	return extensionDefaults(ctx, m.inside, tenant, log)
+}
+
+func defaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
 	// None needs another one, and each waits for the datastore.
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range namespaces() {
@@ -67,12 +102,13 @@ func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) e
 	return group.Wait()
 }
 
-// ExtensionDefaults makes what servers of APIs look for at their start, in a namespace of
-// Defaults: how users are authenticated who come to them by the API server, and the role to
+// extensionDefaults makes what servers of APIs look for at their start, in a namespace of
+// defaults: how users are authenticated who come to them by the API server, and the role to
 // read it. The API server leads nobody to such a server in a space, and the cluster's client
 // CA signs for the users of all tenants, so there is nothing in it: these servers go on
-// without. The space must be reported to be made.
-func ExtensionDefaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
+// without. It comes before the report that the space is made, because nobody makes them later.
+// A space that has no room for them is made without.
+func extensionDefaults(ctx context.Context, client kubernetes.Interface, tenant string, log *logrus.Entry) error {
 	in := space.Namespace(tenant, metav1.NamespaceSystem)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -88,10 +124,16 @@ func ExtensionDefaults(ctx context.Context, client kubernetes.Interface, tenant 
 		}, metav1.CreateOptions{})
 		return made("role", extensionConfig+"-reader", err)
 	})
-	return group.Wait()
+	err := group.Wait()
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonTooManyRequests:
+		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
+		return nil
+	}
+	return err
 }
 
-// podDefaults returns when the namespaces of Defaults have what pods need: the service
+// podDefaults returns when the namespaces of defaults have what pods need: the service
 // account, and the CA bundle rootCA (PEM), with which they verify the API. Upstream's
 // controllers make both in every namespace, and log an error when somebody else does it
 // meanwhile, so only what they are late with is made here.

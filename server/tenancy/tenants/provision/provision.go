@@ -71,6 +71,7 @@ type Options struct {
 type Provisioner struct {
 	opts    Options
 	client  kubernetes.Interface
+	maker   *Maker
 	tenants *tenantapi.Client
 	making  singleflight.Group
 }
@@ -88,6 +89,9 @@ func New(o Options) (*Provisioner, error) {
 	p := &Provisioner{opts: o}
 	if p.client, err = kubernetes.NewForConfigAndClient(config, http); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if p.maker, err = NewMaker(config, http); err != nil {
+		return nil, err
 	}
 	if p.tenants, err = tenantapi.NewClient(config, http); err != nil {
 		return nil, err
@@ -172,7 +176,7 @@ func (p *Provisioner) catchUp(ctx context.Context, name string) error {
 func (p *Provisioner) make(ctx context.Context, name string) error {
 	log := p.opts.Log.WithField("tenant", name)
 	p.opts.Growth.Wait(ctx)
-	err := Defaults(ctx, p.client, name)
+	err := p.maker.Make(ctx, name, log)
 	if err == nil {
 		err = p.report(ctx, name)
 	}
@@ -192,9 +196,6 @@ func (p *Provisioner) make(ctx context.Context, name string) error {
 	// waits for this very function.
 	if err := podDefaults(ctx, p.client, name, p.opts.RootCA); err != nil {
 		log.WithError(err).Warn("what pods need is left to the controllers of upstream")
-	}
-	if err := ExtensionDefaults(ctx, p.client, name); err != nil {
-		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
 	}
 	if !p.templated(ctx, name) {
 		log.Warn("the objects of the template of the tenant come later than its first request")

@@ -3,8 +3,11 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -84,6 +88,75 @@ func TestNoSpaceIsMadeDuringACollection(t *testing.T) {
 	}
 }
 
+// TestASpaceIsReportedWhenAllIsMade: what nobody makes later is there before the space is reported to be made, because
+// the server can be killed at any moment. Its requests are those of a controller, which wait for no space.
+func TestASpaceIsReportedWhenAllIsMade(t *testing.T) {
+	var mu sync.Mutex
+	var made, reported []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		code := http.StatusConflict // it is there
+		switch {
+		case r.Method == http.MethodPost:
+			made = append(made, r.Header.Get("Impersonate-User")+r.URL.Path)
+		case len(reported) == 0:
+			reported, code = slices.Clone(made), http.StatusNotFound
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","code":%d,"reason":%q}`, code,
+			map[int]string{http.StatusConflict: "AlreadyExists", http.StatusNotFound: "NotFound"}[code])
+	}))
+	defer server.Close()
+	p, err := New(Options{
+		Config: &restclient.Config{Host: server.URL}, Tenants: unmade{}, Growth: freely{},
+		Has: func(_, _ sets.Set[string]) bool { return false }, Log: logrus.NewEntry(logrus.New()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Ensure(t.Context(), "t1"); !apierrors.IsNotFound(err) {
+		t.Fatalf("its tenant is gone: %v", err)
+	}
+	const in = "system:kube-controller-manager"
+	for _, path := range []string{"/api/v1/namespaces", in + "/api/v1/namespaces/kube-system.t1/configmaps",
+		in + "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system.t1/roles"} {
+		if !slices.Contains(reported, path) {
+			t.Errorf("%s comes later than the report: %q", path, reported)
+		}
+	}
+}
+
+// TestASpaceCanDoWithoutSome: not if they could not be made now, but if there is no room for them.
+func TestASpaceCanDoWithoutSome(t *testing.T) {
+	for code, c := range map[int]struct {
+		reason metav1.StatusReason
+		fails  bool
+	}{
+		http.StatusForbidden:           {metav1.StatusReasonForbidden, false},
+		http.StatusConflict:            {metav1.StatusReasonAlreadyExists, false},
+		http.StatusInternalServerError: {metav1.StatusReasonInternalError, true},
+		http.StatusGatewayTimeout:      {metav1.StatusReasonTimeout, true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","code":%d,"reason":%q}`, code,
+				c.reason)
+		}))
+		client, err := kubernetes.NewForConfig(&restclient.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = extensionDefaults(t.Context(), client, "t1", logrus.NewEntry(logrus.New()))
+		if (err != nil) != c.fails {
+			t.Errorf("%s: %v", c.reason, err)
+		}
+		server.Close()
+	}
+}
+
 // unmade are tenants whose space is to be made without a request.
 type unmade struct{ sleepers }
 
@@ -146,6 +219,17 @@ func TestDefaultsAreNotWaitedForByTheirMakers(t *testing.T) {
 	for _, maker := range []string{"service-account-controller", "root-ca-cert-publisher"} {
 		if err := ask(t.Context(), "system:serviceaccount:kube-system:"+maker); err != nil {
 			t.Errorf("%s: %v", maker, err)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	in := request.WithRequestInfo(ended, &request.RequestInfo{Namespace: space.Namespace("t1", "default")})
+	for name, waits := range map[string]bool{"system:a4s-supervisor": false, "admin": true} {
+		_, _, err := p.Authorizer(allow).Authorize(in, authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: name}, Verb: "impersonate-on:user-info:create", Resource: "roles",
+			ResourceRequest: true})
+		if (err != nil) != waits {
+			t.Errorf("%s, who wants to be somebody else: %v", name, err)
 		}
 	}
 	leave()
