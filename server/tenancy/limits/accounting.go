@@ -26,6 +26,7 @@ const (
 	nodePorts
 	balancerPorts
 	definitionBytes
+	accesses
 	dimensions
 )
 
@@ -49,6 +50,7 @@ const (
 	isNamespace
 	isEvent
 	isCRD
+	isAccess
 )
 
 // amounts of one object of that class.
@@ -67,6 +69,9 @@ func (c class) amounts(size int64, extra charge) amounts {
 	}
 	if c&isEvent != 0 {
 		a[eventBytes] = size
+	}
+	if c&isAccess != 0 {
+		a[accesses] = 1
 	}
 	return a
 }

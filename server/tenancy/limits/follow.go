@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -246,6 +247,8 @@ func (s stored) class() class {
 		c |= isEvent
 	case s.resource == schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}:
 		c |= isCRD
+	case s.resource == schema.GroupResource{Resource: tenantapi.Accesses}:
+		c |= isAccess
 	}
 	return c
 }

@@ -117,6 +117,14 @@ func TestLedgerTakesNewsInAnyOrder(t *testing.T) {
 	if u := l.used("t"); u[definitions] != 1 || u[definitionBytes] != 10 {
 		t.Errorf("of definitions: %v", u)
 	}
+	l.put("t", "z", 6, 0, isAccess, charge{})
+	if u := l.used("t"); u[accesses] != 1 {
+		t.Errorf("of accesses: %v", u)
+	}
+	l.remove("t", "z", 6)
+	if u := l.used("t"); u[accesses] != 0 {
+		t.Errorf("of accesses that are gone: %v", u)
+	}
 	if u := l.used("t"); u[bytes] != 100 || u[cpu] != 7 || u[eventBytes] != 0 {
 		t.Errorf("%v", u)
 	}

@@ -5,8 +5,14 @@ import (
 	"errors"
 	"maps"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -75,5 +81,44 @@ func TestWritesAreCounted(t *testing.T) {
 		if !maps.Equal(counted, c.want) {
 			t.Errorf("writes %s: %v, want %v", c.what, counted, c.want)
 		}
+	}
+}
+
+// TestLateWrites: what the datastore may still write keeps its room until that is known, and
+// what it refused does not.
+func TestLateWrites(t *testing.T) {
+	one := int64(1)
+	for err, late := range map[error]bool{rpctypes.ErrTimeout: true, rpctypes.ErrGRPCTimeout: true,
+		context.Canceled: true, context.DeadlineExceeded: true, rpctypes.ErrNoSpace: false,
+		storage.NewKeyExistsError("x", 1): false} {
+		synctest.Test(t, func(t *testing.T) {
+			tenant := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Limits: &tenantapi.TenantLimits{Objects: &one}}}
+			tenant.Name = "a"
+			l := New(Options{Tenants: &oneTenant{tenant}})
+			close(l.accounting.loaded)
+			s := &limited{Interface: answers{err: err}, limits: l, prefix: "/configmaps",
+				codec: unstructured.UnstructuredJSONScheme, stored: stored{layout: space.Namespaced,
+					resource: schema.GroupResource{Resource: "configmaps"}, counts: true, belongs: true}}
+			create := func() error {
+				obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+				return s.Create(t.Context(), "/configmaps/"+space.Namespace("a", "default")+"/x", obj, obj, 0)
+			}
+			if got := create(); !errors.Is(got, err) {
+				t.Fatalf("%v, want %v", got, err)
+			}
+			if got := create(); apierrors.IsForbidden(got) != late {
+				t.Errorf("after %v: %v", err, got)
+			}
+			time.Sleep(lateWrite)
+			synctest.Wait()
+			if got := create(); !errors.Is(got, err) {
+				t.Errorf("long after %v: %v", err, got)
+			}
+			time.Sleep(lateWrite)
+			synctest.Wait()
+			if n := len(l.accounting.accounts); n > 0 {
+				t.Errorf("after %v there are %d accounts", err, n)
+			}
+		})
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	tenantstorage "github.com/a4s-io/a4s/server/tenancy/storage"
 )
@@ -43,30 +43,26 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	}
 	k, builtin := g.kinds.Resource(resource.Group, resource.Resource)
 	belongs := !builtin || k.Class == kinds.Tenant
-	inner := opts.Decorator
-	opts.Decorator = func(
-		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		layout, err := tenantstorage.LayoutOf(resource, keyFunc, newFunc)
+	inner := apistorage.Maker(opts.Decorator)
+	opts.Decorator = apistorage.Make(func(s apistorage.Storing) (storage.Interface, factory.DestroyFunc, error) {
+		layout, err := tenantstorage.LayoutOf(resource, s.Key, s.New)
 		if err != nil {
 			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
 		}
-		s, destroy, err := inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
+		made, destroy, err := inner(s)
 		if err != nil {
-			return s, destroy, err
+			return made, destroy, err
 		}
 		of := stored{resource: resource, layout: layout, counts: belongs && !exempt(resource), belongs: belongs,
-			custom: !builtin, decode: decoder(config), plain: decrypter(config)}
-		remove := g.limits.keys.add(config, prefix, of)
+			custom: !builtin, decode: decoder(s.Config), plain: decrypter(s.Config)}
+		remove := g.limits.keys.add(s.Config, s.Prefix, of)
 		gone := func() { remove(); destroy() }
 		if !belongs {
-			return s, gone, nil
+			return made, gone, nil
 		}
-		return &limited{Interface: s, limits: g.limits, stored: of, prefix: prefix,
-			root: path.Join("/", config.Prefix), codec: config.Codec}, gone, nil
-	}
+		return &limited{Interface: made, limits: g.limits, stored: of, prefix: s.Prefix,
+			root: path.Join("/", s.Config.Prefix), codec: s.Config.Codec}, gone, nil
+	}).Decorator()
 	return opts, nil
 }
 

@@ -38,6 +38,8 @@ func (d dimension) limit() string {
 		return tenantapi.LimitBalancerPorts
 	case definitionBytes:
 		return tenantapi.LimitDefinitionBytes
+	case accesses:
+		return tenantapi.LimitAccesses
 	}
 	return tenantapi.LimitBytes
 }
@@ -65,7 +67,7 @@ func (d dimension) text(n int64) string {
 // shown are the dimensions that the status of a tenant has, in its order.
 func shown() []dimension {
 	return []dimension{namespaces, objects, bytes, pods, cpu, memory, volumes, definitions, definitionBytes,
-		services, nodePorts, loadBalancers, balancerPorts}
+		services, nodePorts, loadBalancers, balancerPorts, accesses}
 }
 
 // Usage is what a tenant uses of its limits, nil as long as that is not known.

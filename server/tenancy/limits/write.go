@@ -2,10 +2,14 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,6 +40,9 @@ const (
 	// eventShare is the part of its bytes that a tenant's events may take. They
 	// stay for an hour, whoever wrote them.
 	eventShare = 4
+	// lateWrite is how long the datastore may still do a write of which it did not say in time
+	// whether it is done.
+	lateWrite = 10 * time.Second
 )
 
 // write is one write into the space of a tenant.
@@ -120,7 +127,9 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 		for d := range w.need {
 			w.need[d] = max(0, w.need[d]-held[d])
 		}
-		w.need[objects], w.need[namespaces], w.need[definitions] = 0, 0, 0 // also if nobody has told of it yet
+		for _, d := range []dimension{objects, namespaces, definitions, accesses} {
+			w.need[d] = 0 // also if nobody has told of it yet
+		}
 	}
 	bounds := limits
 	w.widen(&bounds, was, obj)
@@ -235,7 +244,31 @@ func (w *write) done(out runtime.Object, err error) {
 			return
 		}
 	}
+	if unsure(err) {
+		// If it is done, it counts as soon as the watch tells of it. Until then others must not have its room, or all
+		// of them had it.
+		late := *w
+		time.AfterFunc(lateWrite, late.release)
+		w.held, w.named = false, reservation{}
+		return
+	}
 	w.release()
+}
+
+// unsure reports whether a write that failed may be done nevertheless.
+func unsure(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	code := status.Code(err)
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = e.Code()
+	}
+	switch code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	}
+	return false
 }
 
 // bounds are the limits of a tenant.
@@ -252,6 +285,7 @@ func amountsOf(own *tenantapi.TenantLimits) amounts {
 	count(objects, own.Objects)
 	count(pods, own.Pods)
 	count(definitions, own.Definitions)
+	count(accesses, own.Accesses)
 	count(services, own.Services)
 	count(nodePorts, own.NodePorts)
 	count(loadBalancers, own.LoadBalancers)
