@@ -62,9 +62,11 @@ type Files struct {
 
 // Options configures the API server.
 type Options struct {
-	BindAddress          string
-	Port                 int
-	AdvertiseAddress     net.IP
+	BindAddress      string
+	Port             int
+	AdvertiseAddress net.IP
+	// ExternalHost is the "host:port" that clients are told, at /api; "" is AdvertiseAddress.
+	ExternalHost         string
 	ServiceCIDR          string
 	ServiceNodePortRange string
 	ClusterDomain        string
@@ -252,10 +254,12 @@ func awaitReady(ctx context.Context, client kubernetes.Interface, without ...str
 	return nil
 }
 
+// Issuer is that of the tokens of service accounts, unless an argument names another.
+func Issuer(clusterDomain string) string { return "https://kubernetes.default.svc." + clusterDomain }
+
 // flags are a4s' settings by upstream's flag names.
 func (o Options) flags() map[string]string {
 	f := o.Files
-	issuer := "https://kubernetes.default.svc." + o.ClusterDomain
 	m := map[string]string{
 		"advertise-address": o.AdvertiseAddress.String(),
 		"allow-privileged":  "true",
@@ -266,6 +270,7 @@ func (o Options) flags() map[string]string {
 		// RBAC is asked by the Access seam, see withoutRBAC.
 		"authorization-mode":            "Node,RBAC",
 		"enable-admission-plugins":      "NodeRestriction",
+		"external-hostname":             o.ExternalHost,
 		"bind-address":                  o.BindAddress,
 		"cert-dir":                      f.CertDir,
 		"client-ca-file":                f.ClientCA,
@@ -288,7 +293,7 @@ func (o Options) flags() map[string]string {
 		"requestheader-group-headers":        "X-Remote-Group",
 		"requestheader-username-headers":     "X-Remote-User",
 		"secure-port":                        strconv.Itoa(o.Port),
-		"service-account-issuer":             issuer,
+		"service-account-issuer":             Issuer(o.ClusterDomain),
 		"service-account-key-file":           f.ServiceAccountKey,
 		"service-account-signing-key-file":   f.ServiceAccountKey,
 		"service-cluster-ip-range":           o.ServiceCIDR,

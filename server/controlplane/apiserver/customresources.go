@@ -13,10 +13,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 )
 
 // CustomResources serves custom resources, and their definitions, of others
@@ -102,22 +102,18 @@ func (o *once) GetRESTOptions(resource schema.GroupResource, example runtime.Obj
 	if err != nil {
 		return opts, err
 	}
-	inner := opts.Decorator
-	opts.Decorator = func(
-		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
+	inner := apistorage.Maker(opts.Decorator)
+	opts.Decorator = apistorage.Make(func(s apistorage.Storing) (storage.Interface, factory.DestroyFunc, error) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if s, ok := o.made[resource]; ok {
-			return s, func() {}, nil
+		if made, ok := o.made[resource]; ok {
+			return made, func() {}, nil
 		}
-		s, destroy, err := inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
+		made, destroy, err := inner(s)
 		if err == nil {
-			o.made[resource] = s
+			o.made[resource] = made
 		}
-		return s, destroy, err
-	}
+		return made, destroy, err
+	}).Decorator()
 	return opts, nil
 }

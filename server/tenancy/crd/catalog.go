@@ -248,7 +248,7 @@ func (c *Catalog) setLocal(composite *apiextensionsv1.CustomResourceDefinition, 
 	}
 	oldUnion, union := c.setUnion(tenant, r, native, there)
 	c.mu.Unlock()
-	if c.onLocal != nil {
+	if c.onLocal != nil && (there || old != nil) {
 		if !there {
 			native = nil
 		}

@@ -108,6 +108,15 @@ func TestCatalogFollows(t *testing.T) {
 	check("gone", Nobody, Nobody, "a foos")
 }
 
+// What was not there and does not come is told to nobody who would have to do with it.
+func TestCatalogFollowsWhatIsUnknown(t *testing.T) {
+	c := newCatalog(tenants{})
+	c.OnLocal(func(_ string, old, crd *apiextensionsv1.CustomResourceDefinition) {
+		t.Errorf("told of %v, %v", old, crd)
+	})
+	c.setLocal(definition("a", nil, "Namespaced", "v1"), false)
+}
+
 // An API server that begins anew finds nothing of the one before it.
 func TestCatalogBeginsAnew(t *testing.T) {
 	c := newCatalog(tenants{})

@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,6 +44,86 @@ func BenchmarkDefinitions(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkEqualDefinitions gives A4S_BENCH_TENANTS (20) tenants the same definition with half
+// a megabyte of schema in A4S_BENCH_FIELDS (2500) fields, after a first one that has it already,
+// and an object each. It reports what one weighs in a tenant. In "own" every tenant has a
+// category of its own in it: then nothing is shared but the schema in caches of definitions.
+func BenchmarkEqualDefinitions(b *testing.B) {
+	many, fields := fromEnv(b, "A4S_BENCH_TENANTS", 20), fromEnv(b, "A4S_BENCH_FIELDS", 2500)
+	for _, side := range []string{"own", "equal"} {
+		b.Run(side, func(b *testing.B) {
+			server := startChild(b, complete)
+			client := server.tenants(b)
+			admin, _ := server.clients(b)
+			inParallel(many+1, func(i int) {
+				name := fmt.Sprintf("t-%d", i)
+				makeTenant(b.Context(), b, client, name)
+				waitSpace(b.Context(), b, server, name, closely)
+			})
+			has := func(i int) {
+				category := "all"
+				if side == "own" {
+					category = fmt.Sprintf("of-%d", i)
+				}
+				url := fmt.Sprintf("%s/tenants/t-%d", server.admin.Host, i)
+				if code, answer := exchange(b, admin, http.MethodPost, url+definitionsPath,
+					largeDefinition(b, "large", category, fields)); code != http.StatusCreated {
+					b.Errorf("defining it in tenant %d: %d %.300s", i, code, answer)
+				}
+				waitThing(b, admin, url, "large")
+			}
+			has(0)
+			before := server.weigh(b, side+"-before")
+			inParallel(many, func(i int) { has(i + 1) })
+			if b.Failed() {
+				return
+			}
+			after := server.weigh(b, side+"-after")
+			for b.Loop() { // all of it was one measurement
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(after.heap-before.heap)/1024/float64(many), "heap-KiB/definition")
+			b.ReportMetric(float64(after.own-before.own)/1024/float64(many), "own-KiB/definition")
+		})
+	}
+}
+
+// largeDefinition is one with many fields, each with a description and every tenth with a rule.
+func largeDefinition(b *testing.B, name, category string, fields int) string {
+	b.Helper()
+	const perPart = 100
+	parts := map[string]any{}
+	for from := 0; from < fields; from += perPart {
+		part := map[string]any{}
+		for i := from; i < min(from+perPart, fields); i++ {
+			field := map[string]any{"type": "string",
+				"description": strings.Repeat("What this field is about. ", 6)}
+			if i%10 == 0 {
+				field["maxLength"] = 64
+				field["x-kubernetes-validations"] = []any{map[string]any{"rule": "self != 'never'"}}
+			}
+			part[fmt.Sprint("field", i)] = field
+		}
+		parts[fmt.Sprint("part", from)] = map[string]any{"type": "object", "properties": part}
+	}
+	schema := map[string]any{"type": "object", "properties": map[string]any{
+		"spec": map[string]any{"type": "object", "properties": parts}}}
+	crd, err := json.Marshal(map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "things." + name + ".example.com"},
+		"spec": map[string]any{
+			"group": name + ".example.com", "scope": "Namespaced",
+			"names": map[string]any{"plural": "things", "kind": "Thing", "categories": []string{category}},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": schema}}},
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(crd)
 }
 
 // measureDefinitions measures the definitions in the spaces that paths with

@@ -25,6 +25,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/planes"
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 // child is a running server.
@@ -58,7 +59,7 @@ func startChildIn(b *testing.B, mode, dir string) *child {
 	}
 	cmd := exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{childName, mode, dir},
-		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL},
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET},
 	}
 	if logs := os.Getenv("A4S_BENCH_LOGS"); logs != "" {
 		f, err := os.Create(filepath.Join(logs, mode+".log"))
@@ -76,22 +77,15 @@ func startChildIn(b *testing.B, mode, dir string) *child {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Pdeathsig is about the thread that starts the process.
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		started <- cmd.Start()
-		<-ended
-	}()
-	if err := <-started; err != nil {
+	wait, err := process.Start(&cmd)
+	if err != nil {
 		b.Fatal(err)
 	}
 	stop := sync.OnceFunc(func() {
 		in.Close() //nolint:errcheck // that is the sign to stop
-		if err := cmd.Wait(); err != nil {
+		if err := wait(); err != nil {
 			b.Errorf("the server %s: %v", mode, err)
 		}
-		close(ended)
 	})
 	b.Cleanup(stop)
 	c := &child{stop: stop, mode: mode, files: pki.FilesIn(filepath.Join(dir, "server", "tls")), in: in,

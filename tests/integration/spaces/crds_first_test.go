@@ -39,7 +39,7 @@ func TestFirstListOfAVersion(t *testing.T) {
 			if version == "v4" {
 				path += "?watch=1&timeoutSeconds=1"
 			}
-			for until := time.Now().Add(time.Minute); ; {
+			for until := time.Now().Add(deadline); ; {
 				code, body := get(t, s.config, path)
 				if code == http.StatusOK {
 					break

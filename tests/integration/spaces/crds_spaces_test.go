@@ -108,9 +108,14 @@ func testDefinedTwice(t *testing.T, _ *plane, a, b *space, group string) {
 	}
 	for s, want := range map[*space]string{a: "v1 fa all,ours", b: "v2 fb theirs"} {
 		version, _, _ := strings.Cut(want, " ")
-		list, err := s.client.Discovery().ServerResourcesForGroupVersion(group + "/" + version)
-		if err != nil || len(list.APIResources) != 1 {
-			t.Fatalf("%s: %v, %v", s.name, list, err)
+		var list *metav1.APIResourceList
+		eventually(t, "the discovery of "+s.name, func(context.Context) (bool, error) {
+			var err error
+			list, err = s.client.Discovery().ServerResourcesForGroupVersion(group + "/" + version)
+			return err == nil, ignoreNotFound(err)
+		})
+		if len(list.APIResources) != 1 {
+			t.Fatalf("%s: %v", s.name, list)
 		}
 		r := list.APIResources[0]
 		slices.Sort(r.Categories)

@@ -277,9 +277,15 @@ func testDefinitionStatus(t *testing.T, _ *plane, s *space, namespace, group str
 		t.Fatal(err)
 	}
 	condition("foos."+group, apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue)
-	if _, err := s.in(gvr, namespace).Create(ctx, foo(gvr, "late", nil), metav1.CreateOptions{}); err == nil ||
-		!strings.Contains(err.Error(), "custom resource definition is terminating") {
-		t.Errorf("made while the definition goes: %v", err)
+	var late error
+	// What serves learns of it a moment later.
+	eventually(t, "what is made while the definition goes to be refused", func(ctx context.Context) (bool, error) {
+		_, late = s.in(gvr, namespace).Create(ctx, foo(gvr, "late", nil),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return late != nil, nil
+	})
+	if !strings.Contains(late.Error(), "custom resource definition is terminating") {
+		t.Errorf("made while the definition goes: %v", late)
 	}
 	if _, err := s.in(gvr, namespace).Patch(ctx, "held", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -25,9 +26,13 @@ type handler interface {
 
 // instance serves the custom resources of some CRDs.
 type instance struct {
+	// handler is for what is not served in a share.
 	handler
 	view *view
 	stop context.CancelFunc
+
+	mu     sync.RWMutex
+	shares map[string]*share // by the name of the CRD
 }
 
 // newHandler makes upstream's handler over a view of CRDs. Discovery and
@@ -38,7 +43,7 @@ func (s *Server) newHandler(
 ) (handler, error) {
 	g := s.o.Generic
 	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, http.HandlerFunc(s.notFound),
-		options, g.AdmissionControl, s.establishing,
+		options, admitting{g.AdmissionControl}, s.establishing,
 		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout,
 		time.Duration(g.MinRequestTimeout)*time.Second, s.openAPI, g.MaxRequestBodyBytes)
 }
@@ -58,7 +63,7 @@ func (s *Server) newInstance(tenant string) (*instance, error) {
 	naming := status.NewNamingConditionController(klog.Background(), v, &pooled{client, s.o.Pool})
 	ctx, stop := context.WithCancel(s.ctx)
 	go naming.RunWithContext(ctx)
-	return &instance{handler: h, view: v, stop: stop}, nil
+	return &instance{handler: h, view: v, stop: stop, shares: map[string]*share{}}, nil
 }
 
 // clientOf is a client of the CRDs of one space, by their native names.
@@ -74,29 +79,48 @@ func (s *Server) clientOf(tenant string) (clientset.ApiextensionsV1Interface, er
 
 // local keeps the instance of a tenant up with the tenant's CRDs.
 func (s *Server) local(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition) {
+	i, err := s.instanceFor(tenant, crd != nil)
+	if err == nil && i != nil {
+		// Its own handler is never to make what a share has: a CRD is there when its
+		// share is, and goes before it. So does one that is shared no more.
+		switch {
+		case crd == nil:
+			i.view.set(old.Name, nil)
+			err = i.follow(&s.commons, tenant, old.Name, nil)
+		case sharable(crd):
+			err = i.follow(&s.commons, tenant, crd.Name, crd)
+			i.view.set(crd.Name, crd)
+		default:
+			i.view.set(crd.Name, crd)
+			err = i.follow(&s.commons, tenant, crd.Name, crd)
+		}
+	}
+	if err != nil {
+		s.o.Log.WithError(err).Error("the definitions of a tenant are not served")
+	}
+	if i == nil || i.view.size() > 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i.stop()
+	delete(s.instances, tenant)
+}
+
+// instanceFor is the instance of a tenant, which is made if it is needed.
+func (s *Server) instanceFor(tenant string, needed bool) (*instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.instances[tenant]
-	if i == nil {
-		if crd == nil {
-			return
-		}
-		var err error
-		if i, err = s.newInstance(tenant); err != nil {
-			s.o.Log.WithError(err).Error("the definitions of a tenant are not served")
-			return
-		}
-		s.instances[tenant] = i
+	if i != nil || !needed {
+		return i, nil
 	}
-	if crd != nil {
-		i.view.set(crd.Name, crd)
-		return
+	i, err := s.newInstance(tenant)
+	if err != nil {
+		return nil, err
 	}
-	i.view.set(old.Name, nil)
-	if i.view.size() == 0 {
-		i.stop()
-		delete(s.instances, tenant)
-	}
+	s.instances[tenant] = i
+	return i, nil
 }
 
 // united keeps the instance for system users up with what tenants define.

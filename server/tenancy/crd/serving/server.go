@@ -90,6 +90,7 @@ type Server struct {
 
 	mu        sync.RWMutex
 	instances map[string]*instance
+	commons   commons
 	union     *instance
 	watches   watches
 }
@@ -97,6 +98,14 @@ type Server struct {
 // New makes a server. Run must be called for it to do anything.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, instances: map[string]*instance{}}
+	s.commons = commons{
+		newHandler: func(v *view, options generic.RESTOptionsGetter) (handler, error) {
+			return s.newHandler(v, options, nil, nil)
+		},
+		options: o.Options,
+		bound:   func(tenant string) generic.RESTOptionsGetter { return o.Bound(o.Options, tenant) },
+		of:      map[content]*common{},
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.serveCRDs(); err != nil {
 		return nil, err

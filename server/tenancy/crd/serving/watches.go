@@ -109,9 +109,12 @@ func (w *watches) changed(tenant string, r schema.GroupResource) {
 	}
 }
 
+// servedByAnother is why a client has to begin anew with what a tenant defined.
+const servedByAnother = "another definition serves this resource now"
+
 // expire ends a watch with the event that has clients list again.
 func expire(w http.ResponseWriter) {
-	status := apierrors.NewResourceExpired("another definition serves this resource now").Status()
+	status := apierrors.NewResourceExpired(servedByAnother).Status()
 	status.APIVersion, status.Kind = "v1", "Status"
 	var event []byte
 	switch media := w.Header().Get("Content-Type"); {
