@@ -144,12 +144,8 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err := awaitAccess(ctx, cc.Client); err != nil {
 		return err
 	}
-	core := cc.InformerFactory.Core().V1()
-	// All tenants have these. Upstream's own of pods drops what it does not need.
-	for _, informer := range []cache.SharedIndexInformer{core.Namespaces().Informer(), core.Services().Informer()} {
-		if err := informer.SetTransform(o.Pool.Transform); err != nil {
-			return fmt.Errorf("setting up the informers: %w", err)
-		}
+	if err := shareObjects(cc.InformerFactory, o.Pool); err != nil {
+		return fmt.Errorf("setting up the informers: %w", err)
 	}
 	for _, p := range plugins {
 		if p.Attach == nil {
@@ -174,4 +170,19 @@ func run(ctx context.Context, o Options, ready func()) error {
 		return err
 	}
 	return nil // upstream reports every end as an error
+}
+
+// shareObjects has the informers of what there is much of keep the objects that those of the controllers keep: all
+// tenants have namespaces and Services, and a server can have thousands of nodes. Upstream's own informer of pods
+// drops what it does not need.
+func shareObjects(f informers.SharedInformerFactory, pool *interning.Pool) error {
+	core := f.Core().V1()
+	for _, informer := range []cache.SharedIndexInformer{
+		core.Namespaces().Informer(), core.Services().Informer(), core.Nodes().Informer(),
+	} {
+		if err := informer.SetTransform(pool.Transform); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/readiness"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler/topology"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/turns"
 )
 
@@ -36,6 +37,9 @@ func setup(
 	ctx context.Context, s *options.Options, wrap transport.WrapperFunc, plugins []Plugin,
 ) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	registry := runtime.Registry{readiness.Name: readiness.New, turns.Name: turns.Factory()}
+	if err := registry.Merge(topology.Plugins()); err != nil {
+		return nil, nil, err
+	}
 	for _, p := range plugins {
 		if err := registry.Register(p.Name, p.New); err != nil {
 			return nil, nil, err
@@ -63,6 +67,7 @@ func setup(
 			enable(&cfg.Profiles[i], p.Name)
 		}
 		enable(&cfg.Profiles[i], readiness.Name)
+		topology.Replace(&cfg.Profiles[i])
 	}
 	takeTurns(cfg.Profiles)
 	var completed []config.KubeSchedulerProfile

@@ -16,9 +16,12 @@ import (
 	appconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/readiness"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler/topology"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/turns"
 )
 
@@ -142,6 +145,48 @@ func TestTurnsAreInEveryProfile(t *testing.T) {
 				if first := plugins.PreFilter.Enabled[0].Name; (first == turns.Name) != (tc.want == turns.Name) {
 					t.Errorf("profile %s begins with the PreFilter plugin %s", profile, first)
 				}
+			}
+		})
+	}
+}
+
+// TestTopologyPluginsStandForUpstreams, with the weights and arguments that a profile gives upstream's.
+func TestTopologyPluginsStandForUpstreams(t *testing.T) {
+	for name, tc := range map[string]struct {
+		profiles       string
+		spread, scored int32 // the weight of spreading and of affinity, 0 if they do not score
+	}{
+		"no file": {"", 2, 2},
+		"weights and arguments": {`
+- plugins: {score: {enabled: [{name: PodTopologySpread, weight: 7}], disabled: [{name: InterPodAffinity}]}}
+  pluginConfig:
+  - {name: PodTopologySpread, args: {defaultingType: List}}
+`, 7, 0},
+		"own choice of plugins": {`
+- plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: InterPodAffinity, weight: 3}]
+`, 0, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, sched := made(t, profilesOf(tc.profiles))
+			plugins := sched.Profiles[corev1.DefaultSchedulerName].ListPlugins()
+			weights := map[string]int32{}
+			for _, set := range []config.PluginSet{plugins.PreFilter, plugins.Filter, plugins.PreScore,
+				plugins.Score} {
+				for _, p := range set.Enabled {
+					weights[p.Name] = p.Weight
+				}
+			}
+			for _, upstream := range []string{podtopologyspread.Name, interpodaffinity.Name} {
+				if _, ok := weights[upstream]; ok {
+					t.Errorf("upstream's %s is there", upstream)
+				}
+			}
+			got := [2]int32{weights[topology.SpreadName], weights[topology.AffinityName]}
+			if want := [2]int32{tc.spread, tc.scored}; got != want {
+				t.Errorf("weights %d, want %d", got, want)
 			}
 		})
 	}

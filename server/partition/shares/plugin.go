@@ -125,8 +125,11 @@ func bindsFirst(sched *scheduler.Scheduler) bool {
 		if len(binders) == 0 || binders[0].Name != Name {
 			return false
 		}
+		if slices.ContainsFunc(profile.Extenders(), fwk.Extender.IsBinder) {
+			return false
+		}
 	}
-	return !slices.ContainsFunc(sched.Extenders, fwk.Extender.IsBinder)
+	return true
 }
 
 // commitPod commits a pod. One that is refused is tried again after its backoff, by when

@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,17 +93,7 @@ func (p *Plugin) Less(a, b fwk.QueuedEntityInfo) bool {
 
 // tag is that of a pod, or of the first pod of a group, from now on.
 func (p *Plugin) tag(e fwk.QueuedEntityInfo) int64 {
-	pods, ok := e.(interface {
-		ForEachPodInfo(func(*framework.QueuedPodInfo) bool)
-	})
-	if !ok {
-		return p.now
-	}
-	var pod *corev1.Pod
-	pods.ForEachPodInfo(func(i *framework.QueuedPodInfo) bool {
-		pod = i.Pod
-		return false
-	})
+	pod := firstPod(e)
 	if pod == nil {
 		return p.now
 	}
@@ -114,6 +105,28 @@ func (p *Plugin) tag(e fwk.QueuedEntityInfo) int64 {
 		p.forget()
 	}
 	return tag
+}
+
+// firstPod is a pod, or the first one of a group. Upstream's kinds of entities have it under
+// one name and, by their version, in one of two forms.
+func firstPod(e fwk.QueuedEntityInfo) *corev1.Pod {
+	var pod *corev1.Pod
+	switch pods := e.(type) {
+	case interface {
+		ForEachPodInfo(func(*framework.QueuedPodInfo) bool) // before 1.38
+	}:
+		pods.ForEachPodInfo(func(i *framework.QueuedPodInfo) bool {
+			pod = i.Pod
+			return false
+		})
+	case interface {
+		ForEachPodInfo() iter.Seq[*framework.QueuedPodInfo]
+	}:
+		for i := range pods.ForEachPodInfo() {
+			return i.Pod
+		}
+	}
+	return pod
 }
 
 // forget drops the tenants that have no turn ahead of the others, once there are twice as

@@ -3,6 +3,7 @@ package turns
 import (
 	"container/heap"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -146,5 +148,51 @@ func TestOrderStands(t *testing.T) {
 			continue
 		}
 		q.next(t, 1)
+	}
+}
+
+// before138 and from138 are the two forms in which entities have their pods.
+type before138 struct {
+	fwk.QueuedEntityInfo
+	pods []*framework.QueuedPodInfo
+}
+
+func (e before138) ForEachPodInfo(each func(*framework.QueuedPodInfo) bool) {
+	for _, pod := range e.pods {
+		if !each(pod) {
+			return
+		}
+	}
+}
+
+type from138 struct {
+	fwk.QueuedEntityInfo
+	pods []*framework.QueuedPodInfo
+}
+
+func (e from138) ForEachPodInfo() iter.Seq[*framework.QueuedPodInfo] {
+	return func(yield func(*framework.QueuedPodInfo) bool) {
+		for _, pod := range e.pods {
+			if !yield(pod) {
+				return
+			}
+		}
+	}
+}
+
+// TestEveryEntityHasItsPod: the one that upstream queues, and a group in each form. An entity
+// whose pods are not found has no turn, and tenants then do not take turns.
+func TestEveryEntityHasItsPod(t *testing.T) {
+	q := &queue{plugin: newPlugin()}
+	pods := q.add(t, "a", 0, 2)
+	for name, e := range map[string]fwk.QueuedEntityInfo{
+		"upstream's": pods[0], "before 1.38": before138{pods: pods}, "from 1.38": from138{pods: pods},
+	} {
+		if got := firstPod(e); got != pods[0].Pod {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := firstPod(from138{}); got != nil {
+		t.Errorf("of none: %v", got)
 	}
 }
