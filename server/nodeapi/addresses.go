@@ -3,11 +3,9 @@ package nodeapi
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,29 +19,24 @@ import (
 )
 
 // Addresses knows the tenant behind every address of the pod network, for the
-// nodes to keep tenants apart. A node may not read the pods of others itself.
+// nodes to keep tenants apart. A node may not read the pods of others itself, and is
+// told the addresses of the tenants whose pods it runs, and of the system's.
 type Addresses struct {
 	client kubernetes.Interface
 
-	mu       sync.Mutex
-	synced   bool
-	claims   map[netip.Addr]map[string]claim // by who claims it
-	owned    map[string][]netip.Addr         // addresses of a claimant
-	ranges   map[string][]netip.Prefix       // of pods, by node
-	watchers map[*addressWatch]bool
-	// news are what the streams are not told yet, and told is when they were last.
-	news map[netip.Addr]joinapi.PodAddress
-	told time.Time
+	mu      sync.Mutex
+	synced  bool
+	claims  map[netip.Addr]map[string]claim // by who claims it
+	owned   map[string]claimant
+	ranges  map[string][]netip.Prefix // of pods, by node
+	streams addressStreams
 }
 
-const (
-	// perStream is how long a change waits for others, for each stream that there is. To
-	// tell a stream costs about a fifth of it, whatever is told, so all of them take a
-	// fifth of a processor at most, however fast pods come and go, up to 5,000 of them.
-	perStream = 200 * time.Microsecond
-	// longest is how long a change waits at most.
-	longest = time.Second
-)
+// claimant is a pod or a node: the addresses that it claims, and where the pod is.
+type claimant struct {
+	addresses []netip.Addr
+	place     place
+}
 
 // claim is what somebody says of an address, and on which node.
 type claim struct {
@@ -51,17 +44,12 @@ type claim struct {
 	node string
 }
 
-// addressWatch is one stream.
-type addressWatch struct {
-	pending map[netip.Addr]joinapi.PodAddress
-	wake    chan struct{}
-	done    chan struct{} // closed when the stream must end
-}
-
 // NewAddresses returns the controller. It needs to list and watch pods and
 // nodes.
 func NewAddresses(client kubernetes.Interface) *Addresses {
-	return &Addresses{client: client, watchers: map[*addressWatch]bool{}, news: map[netip.Addr]joinapi.PodAddress{}}
+	a := &Addresses{client: client}
+	a.reset()
+	return a
 }
 
 // Run works until ctx ends; then it returns nil. Streams end with it.
@@ -99,76 +87,17 @@ func (a *Addresses) Run(ctx context.Context) error {
 func (a *Addresses) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for w := range a.watchers {
-		close(w.done)
-	}
 	a.synced = false
-	a.claims, a.owned, a.watchers = map[netip.Addr]map[string]claim{}, map[string][]netip.Addr{},
-		map[*addressWatch]bool{}
+	a.claims, a.owned = map[netip.Addr]map[string]claim{}, map[string]claimant{}
 	a.ranges = map[string][]netip.Prefix{}
-	clear(a.news)
-}
-
-// watch returns a stream that begins with everything; false while not
-// everything is known.
-func (a *Addresses) watch() (*addressWatch, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.synced {
-		return nil, false
-	}
-	w := &addressWatch{pending: make(map[netip.Addr]joinapi.PodAddress, len(a.claims)), wake: make(chan struct{}, 1),
-		done: make(chan struct{})}
-	for addr := range a.claims {
-		if p := a.current(addr); !p.Deleted {
-			w.pending[addr] = p
-		}
-	}
-	a.watchers[w] = true
-	return w, true
-}
-
-// stop ends w.
-func (a *Addresses) stop(w *addressWatch) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.watchers, w)
-}
-
-// take returns what w has not told yet.
-func (a *Addresses) take(w *addressWatch) map[netip.Addr]joinapi.PodAddress {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	pending := w.pending
-	w.pending = map[netip.Addr]joinapi.PodAddress{}
-	return pending
+	a.streams.reset()
 }
 
 func (a *Addresses) set(obj any) {
-	key, claims := claimsOf(obj)
-	if key == "" {
-		return
+	if key, claims := claimsOf(obj); key != "" {
+		node, _ := obj.(*corev1.Node)
+		a.change(key, node, claims, placeOf(obj))
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	changed := map[netip.Addr]joinapi.PodAddress{}
-	a.setRanges(obj, changed)
-	for _, addr := range a.owned[key] {
-		if _, still := claims[addr]; !still {
-			a.note(addr, changed)
-			delete(a.claims[addr], key)
-		}
-	}
-	delete(a.owned, key)
-	for addr, p := range claims {
-		a.note(addr, changed)
-		if a.claims[addr] == nil {
-			a.claims[addr] = map[string]claim{}
-		}
-		a.claims[addr][key] = p
-		a.owned[key] = append(a.owned[key], addr)
-	}
-	a.tell(changed)
 }
 
 func (a *Addresses) unset(obj any) {
@@ -176,81 +105,55 @@ func (a *Addresses) unset(obj any) {
 		obj = t.Obj
 	}
 	key, _ := claimsOf(obj)
+	node, ok := obj.(*corev1.Node)
+	if ok {
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}} // it has no range any more
+	}
+	a.change(key, node, nil, place{})
+}
+
+// change takes note of what a pod or a node claims now, and where the pod is. The node is nil if it is a pod.
+func (a *Addresses) change(key string, node *corev1.Node, claims map[netip.Addr]claim, at place) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed := map[netip.Addr]joinapi.PodAddress{}
-	if node, ok := obj.(*corev1.Node); ok {
-		a.setRanges(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, changed)
+	if node != nil {
+		a.setRanges(node, changed)
 	}
-	for _, addr := range a.owned[key] {
+	was, now := a.owned[key], claimant{place: at}
+	for _, addr := range was.addresses {
 		a.note(addr, changed)
+		a.streams.unclaim(a.claims[addr][key].Tenant, addr)
 		delete(a.claims[addr], key)
 	}
-	delete(a.owned, key)
-	a.tell(changed)
-}
-
-// tell hands what changed, given with what it was, to the streams: at once after a pause
-// without changes, and else with what else changes until then.
-func (a *Addresses) tell(changed map[netip.Addr]joinapi.PodAddress) {
+	for addr, c := range claims {
+		a.note(addr, changed)
+		if a.claims[addr] == nil {
+			a.claims[addr] = map[string]claim{}
+		}
+		a.claims[addr][key] = c
+		now.addresses = append(now.addresses, addr)
+		a.streams.claim(c.Tenant, addr)
+	}
+	if a.owned[key] = now; len(now.addresses) == 0 && at == (place{}) {
+		delete(a.owned, key)
+	}
 	for addr, before := range changed {
 		now := a.current(addr)
 		if len(a.claims[addr]) == 0 {
 			delete(a.claims, addr)
 		}
-		if now == before {
-			delete(changed, addr)
-		} else {
-			changed[addr] = now
+		if now != before {
+			a.streams.note(addr, before, now)
 		}
 	}
-	if len(changed) == 0 {
-		return
-	}
-	waits := len(a.news) > 0 // somebody does it later
-	maps.Copy(a.news, changed)
-	if waits {
-		return
-	}
-	if left := a.pause() - time.Since(a.told); left > 0 {
-		time.AfterFunc(left, func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.tellNews()
-		})
-		return
-	}
-	a.tellNews()
-}
-
-// pause is the time between two times at which the streams are told something.
-func (a *Addresses) pause() time.Duration {
-	return min(longest, time.Duration(len(a.watchers))*perStream)
-}
-
-// tellNews hands the news to the streams.
-func (a *Addresses) tellNews() {
-	if len(a.news) == 0 {
-		return // they were forgotten
-	}
-	for w := range a.watchers {
-		maps.Copy(w.pending, a.news)
-		select {
-		case w.wake <- struct{}{}:
-		default: // it has not looked yet
-		}
-	}
-	clear(a.news)
-	a.told = time.Now()
+	a.move(was.place, at)
+	a.tell()
 }
 
 // setRanges takes note of the ranges of a node that changed, and of what its pods were until
 // now.
-func (a *Addresses) setRanges(obj any, changed map[netip.Addr]joinapi.PodAddress) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return
-	}
+func (a *Addresses) setRanges(node *corev1.Node, changed map[netip.Addr]joinapi.PodAddress) {
 	now := noderanges.Stored(node.Spec.PodCIDRs)
 	was := a.ranges[node.Name]
 	if slices.Equal(now, was) {

@@ -30,7 +30,7 @@ func credential(node string, age time.Duration, t corev1.SecretType) *corev1.Sec
 // waitForSecrets waits until exactly these secrets are left.
 func waitForSecrets(t *testing.T, client *fake.Clientset, want ...string) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		list, err := client.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
 		if err != nil {

@@ -22,14 +22,14 @@ type streams struct {
 	log       *logrus.Entry
 }
 
-// podAddresses tells a node the addresses of all pods, and then every change,
+// podAddresses tells a node the addresses of the pods that concern it, and then every change,
 // until the node goes or the server stops.
 func (s *streams) podAddresses(w http.ResponseWriter, r *http.Request, who identity) error {
 	a := s.addresses
 	if a == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
 	}
-	stream, ok := a.watch()
+	stream, ok := a.watch(who.node)
 	if !ok {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
 			"the pods are not known yet", nil)
@@ -73,13 +73,13 @@ func (s *streams) networkPolicies(w http.ResponseWriter, r *http.Request, who id
 	})
 }
 
-// packetFilter tells a node both: the addresses of all pods, and which policies
+// packetFilter tells a node both: the addresses of pods, and which policies
 // its pods are under. Addresses do not wait until the policies are known.
 func (s *streams) packetFilter(w http.ResponseWriter, r *http.Request, who identity) error {
 	if s.addresses == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
 	}
-	addresses, ok := s.addresses.watch()
+	addresses, ok := s.addresses.watch(who.node)
 	if !ok {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
 			"the pods are not known yet", nil)

@@ -18,6 +18,11 @@ import (
 // leaseSeconds is how long a node is taken for alive after its lease was renewed.
 const leaseSeconds = int32(40)
 
+const (
+	// pace is how often a lease is renewed, and patience how long one try may take.
+	pace, patience = 5 * time.Second, 10 * time.Second
+)
+
 // New is a node of 4 CPUs that is ready, with these labels and its own.
 func New(name string, labels map[string]string) *corev1.Node {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
@@ -52,4 +57,26 @@ func Renew(ctx context.Context, client kubernetes.Interface, n *corev1.Node) err
 	lease.Spec = spec
 	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return err
+}
+
+// Live has a node say until ctx ends that it is there, to the first of these clients that is answered. All servers
+// may be down.
+func Live(ctx context.Context, n *corev1.Node, clients ...kubernetes.Interface) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		for _, client := range clients {
+			limited, cancel := context.WithTimeout(ctx, patience)
+			err := Renew(limited, client, n)
+			cancel()
+			if err == nil {
+				break
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -379,7 +379,7 @@ func TestDeletedPodsAreForgotten(t *testing.T) {
 		_, ok := s.pods.taken[id]
 		return ok
 	}
-	for deadline := time.Now().Add(10 * time.Second); known(uid); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); known(uid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a deleted pod is remembered")
 		}
