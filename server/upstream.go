@@ -75,6 +75,7 @@ func (u *upstream) apiserver(seams apiserver.Seams) apiserver.Options {
 		BindAddress:          u.cfg.BindAddress,
 		Port:                 u.cfg.HTTPSListenPort,
 		AdvertiseAddress:     u.addresses.advertise,
+		ExternalHost:         u.addresses.external,
 		ServiceCIDR:          u.cfg.ServiceCIDR,
 		ServiceNodePortRange: u.cfg.ServiceNodePortRange,
 		ClusterDomain:        u.cfg.ClusterDomain,

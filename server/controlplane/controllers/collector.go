@@ -41,7 +41,7 @@ func (m *manager) collector(ctx context.Context, cc app.ControllerContext) ([]ap
 	if err != nil {
 		return nil, fmt.Errorf("making the discovery client of the %s: %w", names.GarbageCollectorController, err)
 	}
-	config, err := cc.NewClientConfig(collectorClient)
+	config, err := cc.ClientBuilder.Config(collectorClient)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the client of the %s: %w", names.GarbageCollectorController, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
+
+	"github.com/a4s-io/a4s/server/controlplane/controllers/gate"
 )
 
 // The names of upstream's controllers and of their queues are what the gates know them by: a
@@ -20,7 +22,7 @@ func TestGatedControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := &rest.Config{Host: "https://192.0.2.1"}
-	asked := &asked{ControllerClientBuilder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: config},
+	asked := &asked{Builder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: config},
 		accounts: map[string]bool{}}
 	cc := app.ControllerContext{
 		ClientBuilder:   asked,
@@ -55,20 +57,20 @@ func TestGatedControllers(t *testing.T) {
 
 // asked takes note of whose clients are asked for.
 type asked struct {
-	clientbuilder.ControllerClientBuilder
+	gate.Builder
 	accounts map[string]bool
 }
 
-// Config implements clientbuilder.ControllerClientBuilder.
+// Config implements gate.Builder.
 func (a *asked) Config(name string) (*rest.Config, error) {
 	a.accounts[name] = true
-	return a.ControllerClientBuilder.Config(name)
+	return a.Builder.Config(name)
 }
 
-// Client implements clientbuilder.ControllerClientBuilder.
+// Client implements gate.Builder.
 func (a *asked) Client(name string) (kubernetes.Interface, error) {
 	a.accounts[name] = true
-	return a.ControllerClientBuilder.Client(name)
+	return a.Builder.Client(name)
 }
 
 // Twenty workers, unless the operator says otherwise.

@@ -32,6 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/a4s-io/a4s/server/controlplane/controllers/gate"
 	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 	"github.com/a4s-io/a4s/server/controlplane/owners"
 )
@@ -47,7 +48,7 @@ type manager struct {
 	// name is that of the informers; no two managers of a process have the same.
 	name string
 	// root has the rights of the controller manager itself.
-	root clientbuilder.ControllerClientBuilder
+	root gate.Builder
 	// transform is what all informers do with what they keep.
 	transform cache.TransformFunc
 	// built is called when all controllers are made and begin to run.
@@ -112,7 +113,7 @@ func (m *manager) run(ctx context.Context) (err error) {
 }
 
 // clients makes the clients of the controllers.
-func (m *manager) clients() clientbuilder.ControllerClientBuilder {
+func (m *manager) clients() gate.Builder {
 	if !m.config.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials {
 		return m.root
 	}

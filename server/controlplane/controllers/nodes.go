@@ -18,10 +18,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 
+	"github.com/a4s-io/a4s/server/controlplane/controllers/gate"
 	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 )
 
@@ -208,13 +208,13 @@ type lists struct {
 
 // listBuilder makes clients that list nodes so.
 type listBuilder struct {
-	clientbuilder.ControllerClientBuilder
+	gate.Builder
 	lists lists
 }
 
-// Client implements clientbuilder.ControllerClientBuilder.
+// Client implements gate.Builder.
 func (b listBuilder) Client(name string) (kubernetes.Interface, error) {
-	c, err := b.ControllerClientBuilder.Client(name)
+	c, err := b.Builder.Client(name)
 	return listClient{c, b.lists}, err
 }
 

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 
+	"github.com/a4s-io/a4s/server/controlplane/controllers/gate"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
@@ -119,7 +119,7 @@ func TestCopiesAreNotSeen(t *testing.T) {
 }
 
 type builder struct {
-	clientbuilder.ControllerClientBuilder
+	gate.Builder
 	client kubernetes.Interface
 }
 

@@ -10,24 +10,23 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/controller-manager/pkg/clientbuilder"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Clients are those of a builder, whose requests the gate counts.
-func (g *Gate) Clients(b clientbuilder.ControllerClientBuilder) clientbuilder.ControllerClientBuilder {
+func (g *Gate) Clients(b Builder) Builder {
 	return &clients{b, g}
 }
 
 type clients struct {
-	clientbuilder.ControllerClientBuilder
+	Builder
 	gate *Gate
 }
 
-// Config implements clientbuilder.ControllerClientBuilder.
+// Config implements Builder.
 func (c *clients) Config(name string) (*restclient.Config, error) {
-	config, err := c.ControllerClientBuilder.Config(name)
+	config, err := c.Builder.Config(name)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +34,7 @@ func (c *clients) Config(name string) (*restclient.Config, error) {
 	return config, nil
 }
 
-// Client implements clientbuilder.ControllerClientBuilder.
+// Client implements Builder.
 func (c *clients) Client(name string) (kubernetes.Interface, error) {
 	config, err := c.Config(name)
 	if err != nil {
