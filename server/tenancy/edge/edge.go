@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
@@ -32,6 +33,8 @@ type Limits interface {
 type Options struct {
 	// DefaultTenant is the tenant of users who have none, "" for system.
 	DefaultTenant string
+	// Groups are the tenants of which members of groups are members; nil for none.
+	Groups tenantapi.Groups
 	// Group is the service group of the server, "" for none.
 	Group string
 	// Partitions are those of the cluster; nil for the only one there can be.
@@ -47,6 +50,8 @@ type Options struct {
 	CustomResources CustomResources
 	// TokenFile knows the tenants of static tokens; nil if there is no token file.
 	TokenFile authenticator.Token
+	// Issuers are the providers of tenants; nil for none.
+	Issuers authn.Issuers
 	// Queue is where the requests of tenants' users wait; nil for none.
 	Queue *fairqueue.Queue
 	// Gated are the users of controllers that have a gate a tenant in front of their queues:
@@ -95,8 +100,8 @@ func New(o Options) *Edge {
 
 // Authenticator gives every user their tenant. The edge authenticates with it, too.
 func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request {
-	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile,
-		Tenants: e.opts.Tenants, Log: e.opts.Log})
+	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, Groups: e.opts.Groups,
+		TokenFile: e.opts.TokenFile, Tenants: e.opts.Tenants, Issuers: e.opts.Issuers, Log: e.opts.Log})
 	return e.auth
 }
 

@@ -2,8 +2,6 @@ package edge
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -70,15 +68,17 @@ type others struct {
 }
 
 // passOn sends a request on whose user this server cannot know: the token of a service
-// account is good in its partition only. What the token says decides the way and nothing
-// else. It reports whether it did.
+// account is good in its partition only, and the provider of a tenant is known where the tenant
+// is. What the token or the path says decides the way and nothing else. It reports whether it did.
 func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request, entry *admission) bool {
 	if o.partitions == nil || r.mark != nil {
 		return false
 	}
 	tenant, ok := tenantOfToken(req.Header.Get("Authorization"))
 	if !ok {
-		return false
+		if tenant = r.inPath; tenant == "" || !isWebToken(req.Header.Get("Authorization")) {
+			return false
+		}
 	}
 	to := r.partition
 	switch {
@@ -97,22 +97,20 @@ func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request, en
 	return true
 }
 
+// isWebToken reports whether somebody shows a JSON web token.
+func isWebToken(authorization string) bool {
+	scheme, token, _ := strings.Cut(authorization, " ")
+	return strings.EqualFold(scheme, "Bearer") && strings.Count(token, ".") == 2
+}
+
 // tenantOfToken reads, and does not believe, of which tenant the service account of a token
 // is.
 func tenantOfToken(authorization string) (tenant string, ok bool) {
 	scheme, token, _ := strings.Cut(authorization, " ")
-	parts := strings.Split(token, ".")
-	if !strings.EqualFold(scheme, "Bearer") || len(parts) != 3 {
-		return "", false
-	}
-	data, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return "", false
-	}
 	var claims struct {
 		Subject string `json:"sub"`
 	}
-	if json.Unmarshal(data, &claims) != nil {
+	if !strings.EqualFold(scheme, "Bearer") || !authn.Unverified(token, &claims) {
 		return "", false
 	}
 	tenant, _ = space.SplitUser(claims.Subject)

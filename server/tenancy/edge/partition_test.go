@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -67,6 +68,35 @@ func TestAbout(t *testing.T) {
 		r.identify(u, req.Header)
 		if got := r.about(); got != "" {
 			t.Errorf("%s: %q", u.GetName(), got)
+		}
+	}
+}
+
+// TestTokensOfProvidersGoToTheirTenant: a token that nobody here knows is looked at where the tenant is that the
+// path names, whose provider may know it.
+func TestTokensOfProvidersGoToTheirTenant(t *testing.T) {
+	m := newMemberEdge(t)
+	m.Authenticator(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return nil, false, nil
+	}))
+	for _, c := range []struct {
+		path, token string
+		sent        bool
+	}{
+		{"/tenants/far/api/v1/pods", "Bearer a.b.c", true}, {"/api/v1/tenants/far/pods", "bearer a.b.c", true},
+		{"/tenants/far/api/v1/pods", "Bearer a.b", false}, {"/tenants/far/api/v1/pods", "Basic a.b.c", false},
+		{"/tenants/far/api/v1/pods", "", false}, {"/tenants/near/api/v1/pods", "Bearer a.b.c", false},
+		{"/api/v1/pods", "Bearer a.b.c", false},
+	} {
+		m.served, m.far.sent = nil, nil
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil)
+		req.Header.Set("Authorization", c.token)
+		m.ServeHTTP(httptest.NewRecorder(), req)
+		switch {
+		case len(m.far.sent) > 0 != c.sent || (m.served == nil) != c.sent:
+			t.Errorf("%s with %q: sent on %v", c.path, c.token, m.far.sent)
+		case c.sent && (m.far.sent[0].Partition != "tp2" || m.far.sent[0].User != nil):
+			t.Errorf("%s with %q: %+v", c.path, c.token, m.far.sent[0])
 		}
 	}
 }

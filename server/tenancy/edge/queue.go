@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/lru"
 
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/ledger"
 )
@@ -82,20 +82,6 @@ func addressFlow(req *http.Request) string {
 	return "address:" + host
 }
 
-// fromItself tells the requests of the API server's own client, which connects
-// to it on this machine under a name for itself.
-func fromItself(req *http.Request) bool {
-	if req.TLS == nil || req.TLS.ServerName != loopbackServerName {
-		return false
-	}
-	from, err := netip.ParseAddrPort(req.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback()
-}
-
-// loopbackServerName is how the API server's own client calls the server in
-// TLS (LoopbackClientServerNameOverride upstream).
-const loopbackServerName = "apiserver-loopback-client"
-
 // admission is the seat of a request, if it needs one.
 type admission struct {
 	q     *queue // nil for none
@@ -144,7 +130,7 @@ func (q *queue) refuse(req *http.Request, mark *Mark, named string) {
 // from tells in which flow a request waits. One that another server sent on waits among those of
 // its user's tenant, or of its client's address, as if it had come by itself.
 func (q *queue) from(req *http.Request, mark *Mark, named string, work fairqueue.Work) *admission {
-	if q == nil || fromItself(req) {
+	if q == nil || authn.FromItself(req) {
 		return &admission{}
 	}
 	a := &admission{q: q, flow: addressFlow(req), work: work}

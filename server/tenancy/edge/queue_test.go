@@ -45,10 +45,10 @@ func TestFlowsOfRequests(t *testing.T) {
 		{"nobody with a token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") },
 			anonymous, from, from, true},
 		{"the server itself", func(r *http.Request) {
-			r.TLS, r.RemoteAddr = &tls.ConnectionState{ServerName: loopbackServerName}, "127.0.0.1:1"
+			r.TLS, r.RemoteAddr = &tls.ConnectionState{ServerName: "apiserver-loopback-client"}, "127.0.0.1:1"
 		}, nil, "", "", false},
 		{"who pretends to be the server",
-			func(r *http.Request) { r.TLS = &tls.ConnectionState{ServerName: loopbackServerName} },
+			func(r *http.Request) { r.TLS = &tls.ConnectionState{ServerName: "apiserver-loopback-client"} },
 			nil, from, from, true},
 	} {
 		q := newQueue(fairqueue.New(fairqueue.ForProcessors(2)))

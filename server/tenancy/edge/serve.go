@@ -24,15 +24,16 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 		return err
 	}
 	defer turn.leave()
-	req, ok, err := e.authenticate(req, r)
+	req, ok, err := e.authenticate(req, r, turn)
+	if !ok && r.user == nil && e.others.passOn(w, req, r, turn) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	if !ok {
-		if !e.others.passOn(w, req, r, turn) {
-			// The chain behind says 401, and audits it.
-			next.ServeHTTP(w, withPath(req, r.path))
-		}
+		// The chain behind says 401, and audits it.
+		next.ServeHTTP(w, withPath(req, r.path))
 		return nil
 	}
 	if err := turn.identified(req.Context(), r.user, r.members); err != nil {
