@@ -1,4 +1,4 @@
-// Package partitionfaults_test runs servers of several partitions from the binary of a4s,
+// Package partitionfaults_test runs servers of one or several partitions from the binary of a4s,
 // each a process in a network namespace of its own, kills them, and looks at what is left.
 // They run no nodes, so no lab of end-to-end tests is needed.
 package partitionfaults_test
@@ -30,6 +30,7 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/hosts"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/process"
 	"github.com/a4s-io/a4s/tests/sizes"
 )
 
@@ -171,10 +172,18 @@ func (n *network) server(t *testing.T, name string, args ...string) *server {
 	return s
 }
 
-// show prints what there was to be read of late.
+// show prints what there was to be read of late, without what etcd says of a slow machine.
 func (s *server) show(t *testing.T) {
 	for i := max(1, s.starts-1); i <= s.starts; i++ {
-		t.Logf("%s, start %d:\n%s", s.name, i, hosts.LastLines(s.log(i), 80))
+		log, err := os.ReadFile(s.log(i))
+		if err != nil {
+			t.Logf("%s, start %d: %v", s.name, i, err)
+			continue
+		}
+		lines := slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool {
+			return strings.Contains(line, "apply request took too long")
+		})
+		t.Logf("%s, start %d:\n%s", s.name, i, strings.Join(lines[max(0, len(lines)-120):], "\n"))
 	}
 }
 
@@ -188,12 +197,12 @@ func (s *server) start(t *testing.T) {
 	defer log.Close()
 	s.process, s.ended = s.inside(s.binary, s.args...), make(chan struct{})
 	s.process.Stdout, s.process.Stderr = log, log
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, s.process.Start())
-	go func(p *exec.Cmd, ended chan struct{}) {
-		_ = p.Wait()
+	wait, err := process.Start(s.process)
+	must(t, err)
+	go func(ended chan struct{}) {
+		_ = wait()
 		close(ended)
-	}(s.process, s.ended)
+	}(s.ended)
 }
 
 // kill is SIGKILL.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,9 +16,12 @@ import (
 
 // hollow makes a node of 4 CPUs, with nothing behind it, that says until the test ends that
 // it is there, to whatever server answers.
-func hollow(t *testing.T, servers []*server, name string) {
+func hollow(t *testing.T, servers []*server, name string) { hollowWith(t, servers, name, nil) }
+
+// hollowWith is hollow for a node with labels of its own.
+func hollowWith(t *testing.T, servers []*server, name string, labels map[string]string) {
 	t.Helper()
-	made, err := servers[0].client.CoreV1().Nodes().Create(t.Context(), hollownode.New(name, nil),
+	made, err := servers[0].client.CoreV1().Nodes().Create(t.Context(), hollownode.New(name, labels),
 		metav1.CreateOptions{})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -28,28 +30,11 @@ func hollow(t *testing.T, servers []*server, name string) {
 		cancel()
 		running.Wait()
 	})
-	running.Go(func() {
-		tick := time.NewTicker(5 * time.Second)
-		defer tick.Stop()
-		for {
-			for _, s := range servers {
-				if renew(ctx, s.client, made) == nil {
-					break
-				}
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-}
-
-func renew(ctx context.Context, c kubernetes.Interface, n *corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	return hollownode.Renew(ctx, c, n)
+	var clients []kubernetes.Interface
+	for _, s := range servers {
+		clients = append(clients, s.client)
+	}
+	running.Go(func() { hollownode.Live(ctx, made, clients...) })
 }
 
 // pod asks for a tenth of a CPU.

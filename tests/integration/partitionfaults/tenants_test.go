@@ -60,7 +60,11 @@ func TestKilledWhileTenantsAreMade(t *testing.T) {
 	tp3 := n.begin(t, home, "tp3", 1, "--tenant-partition", "tp3")
 	v := &victims{servers: []*server{home, tp2, tp3}, tenants: map[string]*story{}, before: map[string]bool{},
 		of: map[string]*server{partitionapi.Home: home, "tp2": tp2, "tp3": tp3}}
-	awaitServers(t, home, "tp3", tp3)
+	for _, at := range v.servers {
+		for partition, s := range v.of {
+			awaitServers(t, at, partition, s)
+		}
+	}
 	for name, s := range v.of {
 		list, err := s.tenants(t).List(t.Context(), metav1.ListOptions{})
 		must(t, err)
@@ -275,16 +279,18 @@ func (v *victims) again(t *testing.T, r *rand.Rand, round int) {
 		} else if v.tenants[name].state == unknown {
 			done++
 			asked := v.servers[r.IntN(len(v.servers))]
-			hosts.Until(t, settled, "tenant "+name+" is gone", func(ctx context.Context) error {
-				if err := asked.tenants(t).Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("deleting it: %w", err)
-				}
-				return nil
-			})
 			to := partitions[r.IntN(len(partitions))]
-			if !v.create(t, asked, name, to) {
-				t.Fatalf("round %d: tenant %s cannot be made again in %s", round, name, to)
-			}
+			// Servers find each other again a moment after one started.
+			hosts.Until(t, settled, fmt.Sprintf("round %d: tenant %s is made again in %s", round, name, to),
+				func(ctx context.Context) error {
+					if err := asked.tenants(t).Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+						return fmt.Errorf("deleting it: %w", err)
+					}
+					if !v.create(t, asked, name, to) {
+						return errors.New("it was not made")
+					}
+					return nil
+				})
 		}
 	}
 	if done > 0 {
