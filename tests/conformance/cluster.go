@@ -141,7 +141,7 @@ func (c *cluster) kubeconfigOf(ctx context.Context, space string) (string, error
 		settings := `{"spec":{"nodes":"ReadOnly"}}`
 		if space == tenantSpace {
 			// In the suite every namespace can let its pods be privileged.
-			settings = `{"metadata":{"annotations":{"a4s.io/pod-security":"privileged"}},"spec":{"nodes":"ReadOnly"}}`
+			settings = `{"spec":{"podSecurity":"privileged","nodes":"ReadOnly"}}`
 		}
 		return file, errors.Join(
 			c.a4s(ctx, "tenant", "create", name, "--output", file, "--server", c.url()),

@@ -25,6 +25,7 @@ var imagePrograms = []string{
 	"go.etcd.io/etcd/server/v3",
 	"k8s.io/kubernetes/test/images/agnhost",
 	"k8s.io/kubernetes/test/images/nonewprivs",
+	"k8s.io/kubernetes/test/images/regression-issue-74839",
 	"k8s.io/kubernetes/test/images/resource-consumer",
 	"k8s.io/kubernetes/test/images/resource-consumer/consume-cpu",
 	"k8s.io/sample-apiserver",
@@ -42,12 +43,15 @@ func nodeImages(kubernetes, ours, programs string) []nodeImage {
 	users := []string{"--file", filepath.Join(ours, "passwd") + "=/etc/passwd",
 		"--file", filepath.Join(ours, "group") + "=/etc/group"}
 	// The shell of busybox prefers its own commands to those of the packages.
-	tools := slices.Concat(userland("ip", "nc", "nslookup", "which", "run-parts"),
+	tools := slices.Concat(userland("ip", "nc", "nslookup", "which", "run-parts", "wget",
+		"dmesg", "getopt", "ionice", "last", "more", "rev", "setpriv", "setsid", "taskset", "unshare"),
 		[]string{"--link", "bash=/bin/sh", "--deb", "bind9-dnsutils", "--deb", "curl", "--deb", "ca-certificates",
-			"--deb", "iproute2", "--deb", "libc-bin", "--deb", "netcat-openbsd",
-			"--link", "nc.openbsd=/bin/nc"}, users)
+			"--deb", "iproute2", "--deb", "libc-bin", "--deb", "netcat-openbsd", "--deb", "util-linux",
+			"--link", "nc.openbsd=/bin/nc", "--file", filepath.Join(ours, "printenv") + "=/bin/printenv",
+			"--file", filepath.Join(ours, "wget") + "=/bin/wget"}, users)
 	agnhost := slices.Concat(tools, program("agnhost", "/agnhost"),
-		[]string{"--link", "agnhost=/agnhost-2", "--dir", "/uploads", "--entrypoint", "/agnhost"},
+		[]string{"--link", "agnhost=/agnhost-2", "--dir", "/uploads", "--entrypoint", "/agnhost",
+			"--go", "./tests/conformance/coredns=/coredns"},
 		file("agnhost/porter/localhost.crt", "/localhost.crt"), file("agnhost/porter/localhost.key", "/localhost.key"))
 	pause := []string{"--cmd", "pause"}
 	web := slices.Concat(busybox(), users,
@@ -60,23 +64,40 @@ func nodeImages(kubernetes, ours, programs string) []nodeImage {
 		{images.Agnhost, slices.Concat(agnhost, pause)},
 		{images.AgnhostPrev, slices.Concat(agnhost, pause)},
 		{images.BusyBox, slices.Concat(busybox(), []string{"--cmd", "sh"})},
+		{images.DistrolessIptables, slices.Concat(busybox(), []string{"--deb", "conntrack", "--cmd", "sh"})},
 		{images.GlibcDnsTesting, slices.Concat(tools, []string{"--cmd", "sh"})},
 		{images.Nginx, web},
 		{images.NginxNew, slices.Concat(web, []string{"--label", "version=new"})},
 		{images.Pause, append(program("agnhost", "/agnhost"), "--entrypoint", "/agnhost", "--cmd", "pause",
 			"--user", "65535:65535")},
+		{hostPathPlugin(), append(busybox(), "--go", "./tests/conformance/hostpathplugin=/hostpathplugin")},
 		{images.Kitten, slices.Concat(agnhost, file("kitten/html", "/"),
 			[]string{"--file", filepath.Join(ours, "os-release") + "=/etc/os-release", "--cmd", "test-webserver"})},
 		{images.Nautilus, slices.Concat(agnhost, file("nautilus/html", "/"), []string{"--cmd", "test-webserver"})},
 		{images.NonRoot, slices.Concat(busybox(), []string{"--cmd", "sh", "--user", "1234"})},
 		{images.Nonewprivs,
 			slices.Concat(busybox(), program("nonewprivs", "/usr/local/bin/nnp"), []string{"--cmd", "nnp"})},
+		{images.RegressionIssue74839, append(program("regression-issue-74839", "/regression-issue-74839"),
+			"--entrypoint", "/regression-issue-74839")},
 		{images.ResourceConsumer, slices.Concat(busybox(), program("resource-consumer", "/consumer"),
 			program("consume-cpu", "/consume-cpu"), []string{"--entrypoint", "/consumer"})},
 		{images.APIServer, slices.Concat(busybox(), program("sample-apiserver", "/sample-apiserver"),
 			[]string{"--entrypoint", "/sample-apiserver"})},
 		{images.Etcd, append(program("server", "/usr/local/bin/etcd"), "--dir", "/tmp=1777")},
 	}
+}
+
+// hostPathPlugin is the image that the tests of devices take, the newest of those that
+// tests of storage name.
+func hostPathPlugin() (newest images.ImageID) {
+	last := ""
+	for id := range images.GetImageConfigs() {
+		ref := images.GetE2EImage(id)
+		if strings.Contains(ref, "/hostpathplugin:") && ref > last {
+			newest, last = id, ref
+		}
+	}
+	return newest
 }
 
 // applets are the commands of busybox that the tests' scripts may use.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +88,46 @@ func TestReport(t *testing.T) {
 	got, err := readReport(file)
 	if want := (result{State: "failed", Message: "no"}); err != nil || len(got) != 1 || got["[sig] A works"] != want {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestFocusOfOtherTests: ginkgo puts the name of the suite before that of a test.
+func TestFocusOfOtherTests(t *testing.T) {
+	focus := regexp.MustCompile(otherTests().focus)
+	for name, want := range map[string]bool{
+		"[sig-network] DNS should provide DNS for the cluster":                            true,
+		"[sig-node] Probing container should have monotonically increasing restart count": true,
+		"[sig-storage] EmptyDir volumes pod should support shared volumes":                true,
+		"[sig-storage] In-tree Volumes [Driver: local] [LocalVolumeType: dir] it":         true,
+		"[sig-storage] In-tree Volumes [Driver: nfs] it":                                  false,
+		"[sig-storage] CSI Mock volume attach CSI attach test":                            false,
+		"[sig-scheduling] SchedulerPredicates it":                                         false,
+	} {
+		if got := focus.MatchString("Kubernetes e2e suite " + name); got != want {
+			t.Errorf("%s: found %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestEndlessTestsAreNotRun: of the tests of a table those whose reason says it, if they
+// are asked for.
+func TestEndlessTestsAreNotRun(t *testing.T) {
+	known := map[string]string{
+		"[sig] A waits": "because " + endlessMark, "[sig] B waits": endlessMark, "[sig] A fails": "because",
+	}
+	got, err := endless(known, "A")
+	if want := []string{"[sig] A waits"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if got, err := endless(known, ""); err != nil || len(got) != 2 {
+		t.Errorf("of all: %v, %v", got, err)
+	}
+	if _, err := endless(known, "("); err == nil {
+		t.Error("no error from an expression that is none")
+	}
+	sum := summarize(tenantSpace, map[string]result{"[sig] A waits": {State: "not run"}}, known, false)
+	if !sum.asListed || sum.intended != 1 {
+		t.Errorf("one that is not run: %+v", sum)
 	}
 }
 
