@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/a4s-io/a4s/tests/bench/users"
 	"github.com/a4s-io/a4s/tests/hosts"
 	"github.com/a4s-io/a4s/tests/measure"
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 const (
@@ -249,9 +249,10 @@ func (t *trial) heaviest(ctx context.Context) float64 {
 
 // attacking is a process that attacks.
 type attacking struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
+	cmd  *exec.Cmd
+	wait func() error
+	in   io.WriteCloser
+	out  *bufio.Reader
 }
 
 // startAttack starts the process and returns when it is prepared.
@@ -262,7 +263,6 @@ func startAttack(ctx context.Context, o order) (*attacking, error) {
 	}
 	a := &attacking{cmd: exec.CommandContext(ctx, "chrt", "--idle", "0", self, attackArg)}
 	a.cmd.Stderr = os.Stderr
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if a.in, err = a.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func startAttack(ctx context.Context, o order) (*attacking, error) {
 		return nil, err
 	}
 	a.out = bufio.NewReader(out)
-	if err := a.cmd.Start(); err != nil {
+	if a.wait, err = process.Start(a.cmd); err != nil {
 		return nil, err
 	}
 	late := time.AfterFunc(prepareTimeout, func() { _ = a.cmd.Process.Kill() }) //nolint:errcheck // it has ended
@@ -302,5 +302,5 @@ func (a *attacking) begin() (done func() (gain, error), err error) {
 func (a *attacking) end() {
 	a.in.Close()             //nolint:errcheck // it ends by this
 	_ = a.cmd.Process.Kill() //nolint:errcheck // it has ended
-	_ = a.cmd.Wait()         //nolint:errcheck // it was killed
+	_ = a.wait()             //nolint:errcheck // it was killed
 }
