@@ -43,6 +43,10 @@ func runWith(t *testing.T, in io.Reader, args ...string) (c calls, stdout, stder
 			return nil
 		},
 		Ctr: func(_ context.Context, args []string) error { c.what, c.args = "ctr", args; return nil },
+		Crictl: func(_ context.Context, dataDir string, args []string) error {
+			c.what, c.args = "crictl "+dataDir, args
+			return nil
+		},
 	})
 	app.Stdin, app.Stdout, app.Stderr = in, &out, &errOut
 	err = app.RunContext(t.Context(), append([]string{"a4s"}, args...))
@@ -267,5 +271,13 @@ func TestCtrDefaults(t *testing.T) {
 	if a, n := os.Getenv("CONTAINERD_ADDRESS"), os.Getenv("CONTAINERD_NAMESPACE"); a != containerdAddress ||
 		n != "mine" {
 		t.Errorf("address %q, namespace %q", a, n)
+	}
+}
+
+func TestCrictlArguments(t *testing.T) {
+	noConfig(t)
+	c, _, _, err := run(t, "crictl", "--timeout", "5s", "ps", "--help")
+	if err != nil || c.what != "crictl /var/lib/a4s" || strings.Join(c.args, " ") != "--timeout 5s ps --help" {
+		t.Fatalf("%+v, %v", c, err)
 	}
 }

@@ -65,6 +65,7 @@ var commandLines = []commandLine{
 	{args: "agent -h"},
 	{args: "help kubectl"},
 	{args: "help ctr"},
+	{args: "help crictl"},
 	{args: "help servr"},
 	{args: "help token creat"},
 	{args: "completion --help"},
@@ -211,6 +212,7 @@ var commandLines = []commandLine{
 	{args: "kubectl --tenant"},
 	{args: "kubectl --help"},
 	{args: "ctr images ls -q --help -- x"},
+	{args: "crictl -D ps --help -- x"},
 
 	// What shells ask.
 	{args: "__complete se"},
@@ -418,7 +420,11 @@ func (r *recorder) modes() Modes {
 			say("kubectl", map[string]any{"args": k.Args, "tenant": k.Tenant, "source": k.Source})
 			return nil
 		},
-		Ctr:       func(_ context.Context, args []string) error { say("ctr", args); return nil },
+		Ctr: func(_ context.Context, args []string) error { say("ctr", args); return nil },
+		Crictl: func(_ context.Context, dataDir string, args []string) error {
+			say("crictl", map[string]any{"args": args, "dataDir": dataDir})
+			return nil
+		},
 		VMRuntime: func(_ context.Context, o *VMRuntime) error { say("vm-runtime", o); return nil },
 		RenewNode: func(_ context.Context, dir string) error { say("renew", dir); return nil },
 		SupportBundle: func(_ context.Context, b *SupportBundle) error {

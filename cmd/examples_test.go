@@ -75,6 +75,7 @@ func TestExamplesCanBeTyped(t *testing.T) {
 				Agent:   func(context.Context, *config.Agent) error { ran = "a4s agent"; return nil },
 				Kubectl: func(context.Context, *KubectlRun) error { ran = "a4s kubectl"; return nil },
 				Ctr:     func(context.Context, []string) error { ran = "a4s ctr"; return nil },
+				Crictl:  func(context.Context, string, []string) error { ran = "a4s crictl"; return nil },
 			})
 			app.Stdout, app.Stderr = &strings.Builder{}, &strings.Builder{}
 			onlyNote(app.root, &ran)

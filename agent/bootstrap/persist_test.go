@@ -84,7 +84,7 @@ func (o *offering) create(t *testing.T) *corev1.Pod {
 // await waits until the entry is as it should be.
 func (o *offering) await(t *testing.T, what string, ok func(e *store.Entry) bool) *store.Entry {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		e, found := o.store.Get("ours")
 		if found && ok(e) {

@@ -88,7 +88,7 @@ func (p proc) exited() bool {
 	select {
 	case <-p.done:
 		return true
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		return false
 	}
 }

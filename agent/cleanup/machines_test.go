@@ -50,7 +50,7 @@ func TestMachinesOfThisRunDirectoryEnd(t *testing.T) {
 	for _, p := range []*recorded.Process{machine, share, service} {
 		select {
 		case <-p.Done():
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Errorf("process %d goes on", p.PID())
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/vishvananda/netlink"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 // roleVariable makes a child of the test binary play a part in a network
@@ -49,7 +51,7 @@ func TestNode(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			cmd := child(t, "TestRoleNode", backend)
-			if out, err := cmd.CombinedOutput(); err != nil {
+			if out, err := process.CombinedOutput(cmd); err != nil {
 				t.Fatalf("in the namespace: %v\n%s", err, out)
 			}
 		})
@@ -61,7 +63,7 @@ func child(t *testing.T, test, role string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	return cmd
 }
 
@@ -171,7 +173,7 @@ func TestLinkKeepsOneAddress(t *testing.T) {
 		t.Skip("needs root: it makes a network namespace")
 	}
 	if os.Getenv(roleVariable) != "link" {
-		if out, err := child(t, "TestLinkKeepsOneAddress", "link").CombinedOutput(); err != nil {
+		if out, err := process.CombinedOutput(child(t, "TestLinkKeepsOneAddress", "link")); err != nil {
 			t.Fatalf("in the namespace: %v\n%s", err, out)
 		}
 		return
@@ -245,10 +247,11 @@ func startPod(t *testing.T) func(network string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	wait, err := process.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = in.Close(); _ = wait() })
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}, PeerName: "eth0"}
 	if err := netlink.LinkAdd(veth); err != nil {
 		t.Fatal(err)

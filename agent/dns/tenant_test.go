@@ -63,7 +63,7 @@ func spaces() []runtime.Object {
 // as asks as the pod at source.
 func (h *harness) as(source, name string, qtype uint16) *dns.Msg {
 	h.t.Helper()
-	c := &dns.Client{Timeout: patience, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(source)}}}
+	c := &dns.Client{Timeout: patience / 3, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(source)}}}
 	m, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), h.addr)
 	if err != nil {
 		h.t.Fatal(err)

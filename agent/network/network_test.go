@@ -81,7 +81,7 @@ func mustNet(s string) ip.IP4Net {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
@@ -179,7 +179,7 @@ func TestHostGWWithIptables(t *testing.T) {
 	case <-ready:
 	case err := <-result:
 		t.Fatalf("the network did not start: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the network did not become ready")
 	}
 	if p := <-patched; !strings.HasPrefix(p, "/api/v1/nodes/n1/status ") || !strings.Contains(p, "192.0.2.1") {
@@ -288,7 +288,7 @@ func TestVXLAN(t *testing.T) {
 		case <-ready:
 		case err := <-result:
 			t.Fatalf("the network did not start: %v", err)
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("the network did not become ready")
 		}
 		return cancel, result
@@ -354,7 +354,7 @@ func TestVXLAN(t *testing.T) {
 		if !errors.Is(err, errDeviceGone) {
 			t.Errorf("after deleting the device: %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("deleting the device went unnoticed")
 	}
 	_, _ = start()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 // asProcess makes this test program be the network of a node and nothing else.
@@ -78,7 +79,6 @@ func TestLinkChangesAreLost(t *testing.T) {
 	uplink(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestNetworkProcess$", "-test.count=1")
 	cmd.Env = append(os.Environ(), asProcess+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,8 @@ func TestLinkChangesAreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	wait, err := process.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	// What it does not say in time it never says.
@@ -102,7 +103,7 @@ func TestLinkChangesAreLost(t *testing.T) {
 				return
 			}
 		}
-		t.Fatalf("the process of the network ended before it said %q: %v", want, cmd.Wait())
+		t.Fatalf("the process of the network ended before it said %q: %v", want, wait())
 	}
 	says(saysReady)
 
@@ -137,7 +138,7 @@ func TestLinkChangesAreLost(t *testing.T) {
 	signal(syscall.SIGCONT, "running")
 
 	if _, err := fmt.Fprintln(stdin, "10.42.1.0/24"); err != nil {
-		t.Fatalf("the process of the network is gone: %v", errors.Join(err, cmd.Wait()))
+		t.Fatalf("the process of the network is gone: %v", errors.Join(err, wait()))
 	}
 	device, err := netlink.LinkByName(VXLANName)
 	if err != nil {
@@ -159,7 +160,7 @@ func TestLinkChangesAreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(saysGone)
-	if err := cmd.Wait(); err != nil {
+	if err := wait(); err != nil {
 		t.Error(err)
 	}
 }

@@ -314,7 +314,7 @@ func TestNextWatchTellsWhatNoneHeard(t *testing.T) {
 		} else {
 			n.create(t, "b-node1", "b")
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		w, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 		must(t, err)

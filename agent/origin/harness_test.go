@@ -44,8 +44,15 @@ type podServer struct {
 	// stale, if set, is what lists say instead: the past.
 	stale   *corev1.PodList
 	watches map[chan metav1.WatchEvent]bool
+	said    []saying
 	lists   int
 	limited bool // a list asked for a page
+}
+
+// saying is what watches were told of a version.
+type saying struct {
+	version int
+	event   metav1.WatchEvent
 }
 
 func newPodServer(t *testing.T) *podServer {
@@ -101,6 +108,14 @@ func (a *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		events := make(chan metav1.WatchEvent, 100)
 		a.watches[events] = true
+		// Who has seen a version is told of what followed.
+		if seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")); seen > 0 {
+			for _, s := range a.said {
+				if s.version > seen {
+					events <- s.event
+				}
+			}
+		}
 		a.mu.Unlock()
 		flusher, _ := w.(http.Flusher)
 		flusher.Flush()
@@ -148,8 +163,10 @@ func (a *podServer) say(t *testing.T, event string, pod corev1.Pod) corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e := metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Raw: raw}}
+	a.said = append(a.said, saying{a.version, e})
 	for w := range a.watches {
-		w <- metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Raw: raw}}
+		w <- e
 	}
 	return pod
 }
@@ -258,7 +275,7 @@ func (n *node) told(objs []any) {
 // await waits until the kubelet's last state is as it should be.
 func (n *node) await(t *testing.T, what string, ok func(set map[types.UID]corev1.Pod) bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		n.mu.Lock()
 		var last map[types.UID]corev1.Pod

@@ -36,7 +36,7 @@ func TestTheKubeletSeesTheNodeThatItRegisters(t *testing.T) {
 	}
 	await := func(what string, ok func(*corev1.Node) bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if node, err := nodes.Lister().Get(nodeName); err == nil && ok(node) {
 				return
 			}

@@ -300,7 +300,7 @@ func TestRefusalIsTriedAgain(t *testing.T) {
 
 func waitFailed(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		got, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
@@ -325,7 +325,7 @@ func actions(client *fake.Clientset, verb, resource string) (n int) {
 
 func waitActions(t *testing.T, client *fake.Clientset, verb, resource string, want int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for actions(client, verb, resource) < want {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d times %s %s", actions(client, verb, resource), want, verb, resource)

@@ -75,8 +75,8 @@ func TestFlagsOfK3s(t *testing.T) {
 		warning string // "" for an error
 		want    string
 	}{
-		{"accepted", []string{"--disable-helm-controller"},
-			"--disable-helm-controller: not needed, there is none", ""},
+		{"accepted", []string{"--disable-cloud-controller"},
+			"--disable-cloud-controller: not needed, there is none", ""},
 		{"accepted with a value", []string{"--etcd-snapshot-reconcile-interval", "10m", "--debug"},
 			"snapshots are looked for when they are asked for", ""},
 		{"in a file", file("disable-cloud-controller: true\n"), `key "disable-cloud-controller": not needed`, ""},
@@ -87,7 +87,7 @@ func TestFlagsOfK3s(t *testing.T) {
 		{"another name", []string{"--cluster-secret", "x"}, "", "--token"},
 		{"nothing", []string{"--rootless"}, "", "nothing: a4s runs as root"},
 		{"nothing, in a file", file("vpn-auth: name=x\n"), "", "nothing: make the network"},
-		{"nobody's", []string{"--disable-helm-controller", "--no-such"}, "", `one that "a4s server --help" lists`},
+		{"nobody's", []string{"--disable-cloud-controller", "--no-such"}, "", `one that "a4s server --help" lists`},
 		{"no such thing wanted", []string{"--docker=false"}, "--docker: not needed, that is so", ""},
 		{"no such thing wanted, in a file", file("selinux: false\n"), `key "selinux": not needed`, ""},
 		{"no truth", []string{"--docker=x"}, "", "true or false"},

@@ -20,7 +20,7 @@ import (
 )
 
 // deadline bounds every wait.
-const deadline = 60 * time.Second
+const deadline = 3 * time.Minute
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

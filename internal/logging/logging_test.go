@@ -50,6 +50,11 @@ func TestOneFormat(t *testing.T) {
 	klog.ErrorS(second, "Error processing node work item")
 	klog.ErrorS(errors.New(secondRange), "a hook said")
 	klog.ErrorS(fmt.Errorf("chatter: read version: 1 %s 2", staleCache), "Unhandled Error")
+	klog.ErrorS(errors.New("the ClusterIP [IPv4]: chatter for Service default/kubernetes is not allocated; repairing"),
+		"Unhandled Error")
+	klog.ErrorS(errors.New("forbidden: chatter: no relationship found between node 'n' and this object"),
+		"Failed to get status for pod")
+	klog.ErrorS(errors.New("the ClusterIP [IPv4]: x for Service a/b is not allocated; repairing"), "Unhandled Error")
 	klog.Errorf("Failed to initialize CSINode: %v", errors.New("chatter"))
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
@@ -67,6 +72,7 @@ func TestOneFormat(t *testing.T) {
 		`level=warning msg="etcd warning" component=etcd k=v`,
 		`level=error msg="failed to update storage version" component=etcd error="no room"`,
 		`level=error msg="a hook said"`,
+		`for Service a/b is not allocated`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("log lacks %q:\n%s", want, got)

@@ -61,6 +61,22 @@ func TestRaise(t *testing.T) {
 	}
 }
 
+// TestLeftPins: a pin whose module moved to another path holds nothing any more.
+func TestLeftPins(t *testing.T) {
+	r := raise{kubernetes: "v1.38.0", staging: "v0.38.0", upstream: read(t, `{
+		"Require": [{"Path": "k8s.io/api", "Version": "v0.0.0"}, {"Path": "cel.example.com/cel", "Version": "v0.33.2"},
+			{"Path": "example.com/yaml", "Version": "v3.0.5"}]}`)}
+	got := r.left(read(t, `{"Replace": [
+		{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "k8s.io/api", "Version": "v0.37.2"}},
+		{"Old": {"Path": "k8s.io/sample"}, "New": {"Path": "k8s.io/sample", "Version": "v0.37.2"}},
+		{"Old": {"Path": "example.com/here"}, "New": {"Path": "./here"}},
+		{"Old": {"Path": "example.com/yaml"}, "New": {"Path": "example.com/yaml", "Version": "v3.0.4"}},
+		{"Old": {"Path": "example.com/cel"}, "New": {"Path": "example.com/cel", "Version": "v0.29.2"}}]}`))
+	if want := []string{"example.com/cel"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // The modules of upstream's programs get what both require, and all pins.
 func TestAlign(t *testing.T) {
 	first := read(t, `{

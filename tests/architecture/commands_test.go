@@ -74,7 +74,7 @@ func (c commands) check(line string) error {
 		}
 		name, words = next, words[1:]
 	}
-	if name == "kubectl" || name == "ctr" || name == "completion" || name == "help" {
+	if name == "kubectl" || name == "ctr" || name == "crictl" || name == "completion" || name == "help" {
 		return nil // the rest is that of others
 	}
 	above := slices.ContainsFunc(c.names(), func(n string) bool { return strings.HasPrefix(n, name+" ") })

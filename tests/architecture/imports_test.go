@@ -256,6 +256,9 @@ var reserved = []struct {
 	{to: "github.com/spf13/cobra", in: []string{"cmd/kubectl"},
 		why: "the command line of a4s is urfave/cli's (docs/developing/adr/0048-command-line.md); " +
 			"kubectl's alone is upstream's, which is cobra"},
+	{to: "helm.sh/helm/v4", in: []string{"server/addons/charts/archive", "server/addons/charts/release"},
+		why: "Helm reads files and the environment, and has variables for a whole process; what it is asked, " +
+			"and with what, is in two packages (docs/developing/adr/0055-charts.md)"},
 	{to: "github.com/urfave/cli/v2", in: []string{"cmd"},
 		why: "commands turn the command line into configuration; nothing else reads it"},
 }

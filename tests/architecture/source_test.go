@@ -20,9 +20,15 @@ const maxLines = 600
 func TestFilesAreShort(t *testing.T) {
 	for _, p := range mustPackages(t) {
 		for _, name := range p.GoFiles {
+			if strings.HasPrefix(name, "zz_generated.") {
+				continue // nobody splits what a program writes
+			}
 			data, err := os.ReadFile(filepath.Join(p.Dir, name))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if bytes.Contains(data, []byte("\n// Code generated ")) {
+				continue // nobody reads it, and its types say how long it is
 			}
 			if n := bytes.Count(data, []byte("\n")); n > maxLines {
 				t.Errorf("%s has %d lines, more than %d: split it by what its parts do",
@@ -103,6 +109,31 @@ func f() {
 	want := []string{"x.go:3:2: panic", "x.go:4:2: os.Exit", "x.go:5:2: Fatalf", "x.go:6:2: Fatal"}
 	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
+// deathSignals are the files that may have the kernel kill a program with its parent. Each keeps the thread that
+// started the program: the kernel kills it with that thread, not with the process.
+var deathSignals = []string{"agent/host/child/child.go", "tests/process/process.go", "tests/vmpods/main_test.go"}
+
+func TestDeathSignalsAreOfThreadsThatStay(t *testing.T) {
+	var found []string
+	for _, p := range mustPackages(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles) {
+			data, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at := path.Join(p.path(), name); bytes.Contains(data, []byte("Pdeathsig"+":")) ||
+				bytes.Contains(data, []byte("Pdeathsig"+" =")) {
+				found = append(found, at)
+			}
+		}
+	}
+	slices.Sort(found)
+	if !slices.Equal(found, deathSignals) {
+		t.Errorf("programs are killed with their parents in %q, not in %q alone: start them by tests/process",
+			found, deathSignals)
 	}
 }
 

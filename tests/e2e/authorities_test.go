@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/a4s-io/a4s/tests/hosts"
 )
@@ -56,7 +55,7 @@ func TestAuthoritiesAreReplacedUnderPods(t *testing.T) {
 	if !strings.HasPrefix(token, "K10") || token == old {
 		t.Errorf("the command prints:\n%s", out)
 	}
-	hosts.Until(t, time.Minute, "a4s doctor says that a restart is missing", func(context.Context) error {
+	hosts.Until(t, soon, "a4s doctor says that a restart is missing", func(context.Context) error {
 		if d, _ := c.doctor(t); !d.has("authorities-waiting") {
 			return fmt.Errorf("%+v", d.Problems)
 		}

@@ -28,13 +28,13 @@ import (
 
 // Deadlines are generous: CI runs on two slow cores.
 const (
-	startTimeout = 3 * time.Minute
+	startTimeout = 6 * time.Minute
 	stopTimeout  = time.Minute
-	podTimeout   = 2 * time.Minute
-	// soon is for what should happen at once.
-	soon = 30 * time.Second
+	podTimeout   = 5 * time.Minute
+	// soon is for what should happen at once. No test waits for as long unless it fails.
+	soon = 4 * time.Minute
 	// timeout is for one command.
-	timeout = time.Minute
+	timeout = 4 * time.Minute
 )
 
 const (

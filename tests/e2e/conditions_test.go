@@ -30,7 +30,7 @@ func (r *runtimesTest) waitCondition(
 ) *corev1.NodeCondition {
 	t.Helper()
 	var found *corev1.NodeCondition
-	hosts.Until(t, time.Minute, fmt.Sprintf("%s is %s", ct, status), func(ctx context.Context) error {
+	hosts.Until(t, soon, fmt.Sprintf("%s is %s", ct, status), func(ctx context.Context) error {
 		n, err := r.client.CoreV1().Nodes().Get(ctx, r.host.Name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,7 +60,7 @@ func TestDiskThatFillsUpIsReported(t *testing.T) {
 	}
 	// Objects are written until one cannot be.
 	acknowledged := 0
-	hosts.Until(t, time.Minute, "the server has ended", func(ctx context.Context) error {
+	hosts.Until(t, soon, "the server has ended", func(ctx context.Context) error {
 		for c.proc.Running() {
 			name := fmt.Sprintf("big-%d", acknowledged)
 			if _, err := c.client.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, strings.Repeat("0", 512<<10)),

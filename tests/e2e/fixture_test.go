@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -192,7 +191,7 @@ func (f *fixture) writeUntilEnd(t *testing.T, want string) {
 		t.Fatal(err)
 	}
 	f.address = pod.Status.PodIP
-	hosts.Until(t, 2*time.Minute, "the server has ended", func(ctx context.Context) error {
+	hosts.Until(t, soon, "the server has ended", func(ctx context.Context) error {
 		for c.proc.Running() {
 			object := configMap("filler", strings.Repeat(strconv.Itoa(written%10), 512<<10))
 			if _, err := c.client.CoreV1().ConfigMaps("default").

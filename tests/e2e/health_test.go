@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +46,7 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, "doctored")
 	c.waitOwnNode(t)
-	hosts.Until(t, time.Minute, "a4s doctor finds no problem of a4s", func(context.Context) error {
+	hosts.Until(t, soon, "a4s doctor finds no problem of a4s", func(context.Context) error {
 		d, _ := c.doctor(t)
 		if d.Running == nil || d.Running.Mode != "server" || d.Running.Node != c.host.Name {
 			return fmt.Errorf("it found %+v", d.Running)
@@ -66,7 +65,7 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-	hosts.Until(t, 3*time.Minute, "a4s doctor finds the hung runtime", func(context.Context) error {
+	hosts.Until(t, soon, "a4s doctor finds the hung runtime", func(context.Context) error {
 		if d, code := c.doctor(t); !d.has("runtime-not-ready") || code != 1 {
 			return fmt.Errorf("exit code %d, %+v", code, d.Problems)
 		}
@@ -75,7 +74,7 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 	if out := c.must(t, "status"); !strings.Contains(out, "runtime is not ready") {
 		t.Errorf("a4s status lacks the problem:\n%s", out)
 	}
-	hosts.Until(t, time.Minute, "an Event tells of it", func(ctx context.Context) error {
+	hosts.Until(t, soon, "an Event tells of it", func(ctx context.Context) error {
 		list, err := c.client.CoreV1().Events("default").List(ctx,
 			metav1.ListOptions{FieldSelector: "reason=RuntimeNotReady"})
 		if err != nil {
@@ -99,7 +98,7 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	hosts.Until(t, 2*time.Minute, "a4s doctor finds the runtime well", func(context.Context) error {
+	hosts.Until(t, soon, "a4s doctor finds the runtime well", func(context.Context) error {
 		if d, _ := c.doctor(t); d.has("runtime-not-ready") || d.has("node-not-ready") {
 			return fmt.Errorf("%+v", d.Problems)
 		}
@@ -134,7 +133,7 @@ func TestDoctorOfAnAgent(t *testing.T) {
 	if err := c.proc.Stop(stopTimeout); err != nil {
 		t.Fatal(err)
 	}
-	hosts.Until(t, 2*time.Minute, "the agent misses its server", func(context.Context) error {
+	hosts.Until(t, soon, "the agent misses its server", func(context.Context) error {
 		d, code := n.doctor(t)
 		if !d.has("server-unreachable") || d.has("node-not-ready") || d.has("component-not-ready") || code != 1 {
 			return fmt.Errorf("exit code %d, %+v", code, d.Problems)
@@ -142,7 +141,7 @@ func TestDoctorOfAnAgent(t *testing.T) {
 		return nil
 	})
 	c.restart(t)
-	hosts.Until(t, 2*time.Minute, "the agent has its server again, and tells of the time without",
+	hosts.Until(t, soon, "the agent has its server again, and tells of the time without",
 		func(ctx context.Context) error {
 			if d, _ := n.doctor(t); d.has("server-unreachable") {
 				return fmt.Errorf("%+v", d.Problems)
@@ -205,7 +204,7 @@ func TestKilledRotationOfSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hosts.Until(t, time.Minute, "the new key is used", func(context.Context) error {
+	hosts.Until(t, soon, "the new key is used", func(context.Context) error {
 		if s := state(); s.Stage != "key-promoted" {
 			return fmt.Errorf("the status is %+v", s)
 		}
@@ -217,7 +216,7 @@ func TestKilledRotationOfSecrets(t *testing.T) {
 	if s := state(); s.Stage != "key-promoted" || s.ActiveKey != "key2" {
 		t.Fatalf("killed in the middle, the status is %+v", s)
 	}
-	hosts.Until(t, time.Minute, "a4s doctor says that the rotation was interrupted", func(context.Context) error {
+	hosts.Until(t, soon, "a4s doctor says that the rotation was interrupted", func(context.Context) error {
 		if d, _ := c.doctor(t); !d.has("secrets-encryption-unfinished") {
 			return fmt.Errorf("%+v", d.Problems)
 		}

@@ -156,7 +156,7 @@ func killContainerd(kills int) func(*testing.T, *fixture) {
 			if err := unix.Kill(childNamed(t, f.c.proc.PID(), "containerd"), unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			hosts.Until(t, time.Minute, "containerd is back", func(context.Context) error {
+			hosts.Until(t, soon, "containerd is back", func(context.Context) error {
 				if got := f.c.components(t)["containerd"]; !got.Ready || got.Restarts == was {
 					return fmt.Errorf("its state is %+v", got)
 				}
@@ -222,7 +222,7 @@ func deleteLinks(t *testing.T, f *fixture) {
 	for _, link := range []string{"flannel.1", "a4s-dns"} {
 		run(t, c.host, "ip", "link", "delete", link)
 	}
-	hosts.Until(t, time.Minute, "the network was started again", func(context.Context) error {
+	hosts.Until(t, soon, "the network was started again", func(context.Context) error {
 		if got := c.components(t)["network"]; !got.Ready || got.Restarts == before["network"].Restarts ||
 			got.LastError == "" {
 			return fmt.Errorf("its state is %+v", got)
@@ -230,7 +230,7 @@ func deleteLinks(t *testing.T, f *fixture) {
 		return nil
 	})
 	far := c.podIP(t, f.ns, "far")
-	hosts.Until(t, 2*time.Minute, "pods on both nodes reach each other, and names are found",
+	hosts.Until(t, soon, "pods on both nodes reach each other, and names are found",
 		func(ctx context.Context) error {
 			if _, err := c.ask(ctx, f.ns, "stays", "/get", "url", "http://"+far+":8080/hostname"); err != nil {
 				return err
@@ -270,7 +270,7 @@ func cutOff(t *testing.T, f *fixture, worker *node, outage time.Duration) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = worker.host.Plug() })
-	hosts.Until(t, 2*time.Minute, "the server has noticed", func(ctx context.Context) error {
+	hosts.Until(t, soon, "the server has noticed", func(ctx context.Context) error {
 		n, err := f.c.client.CoreV1().Nodes().Get(ctx, worker.host.Name, metav1.GetOptions{})
 		if err != nil {
 			return err

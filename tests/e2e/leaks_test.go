@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -150,7 +149,7 @@ func grown(a, b footprint, more ...tolerance) []string {
 // failure goes by the garbage collections of its owners, once a minute.
 func wantSameFootprint(t *testing.T, h *hosts.Host, before footprint, more ...tolerance) {
 	t.Helper()
-	hosts.Until(t, 3*time.Minute, h.Name+" has what it had before", func(context.Context) error {
+	hosts.Until(t, soon, h.Name+" has what it had before", func(context.Context) error {
 		if diff := grown(before, takeFootprint(t, h), more...); len(diff) > 0 {
 			return errors.New(strings.Join(diff, "\n"))
 		}

@@ -52,7 +52,7 @@ func (c *cluster) requests(t *testing.T) (stop func() (int64, error)) {
 func (c *cluster) waitNodeProcess(t *testing.T, old int, since time.Time) int {
 	t.Helper()
 	pid := 0
-	hosts.Until(t, time.Minute, "the node was started again", func(context.Context) error {
+	hosts.Until(t, soon, "the node was started again", func(context.Context) error {
 		if pid = findChild(t, c.proc.PID(), nodeProcess); pid == 0 || pid == old {
 			return errors.New("there is no other process")
 		}
@@ -100,7 +100,7 @@ func TestNodeOfAServerDies(t *testing.T) {
 		if err := unix.Kill(old, unix.SIGABRT); err != nil {
 			t.Fatal(err)
 		}
-		hosts.Until(t, time.Minute, "the node is started again", func(context.Context) error {
+		hosts.Until(t, soon, "the node is started again", func(context.Context) error {
 			if node = findChild(t, server, nodeProcess); node == 0 || node == old {
 				return errors.New("there is no other process")
 			}
@@ -128,7 +128,7 @@ func TestNodeOfAServerDies(t *testing.T) {
 	if len(waits) != 4 || waits[3] < 4*waits[0]/2 {
 		t.Errorf("the node was started again after %v, want longer and longer", waits)
 	}
-	hosts.Until(t, time.Minute, "a4s doctor tells that the node ended", func(context.Context) error {
+	hosts.Until(t, soon, "a4s doctor tells that the node ended", func(context.Context) error {
 		d, _ := c.doctor(t)
 		for _, p := range d.Problems {
 			if p.Code == "component-restarting" && p.Subject == "node" && strings.Contains(p.Detail, "4 times") {

@@ -323,7 +323,7 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 	late := newHost(t, "late")
 	hosts.Until(t, soon, "the deleted token is refused", func(context.Context) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout/4)
 		defer cancel()
 		r, err := late.Run(ctx, env.binary, "agent", "--server", c.url(), "--token", token)
 		noTrace(t, r.Stdout+r.Stderr)

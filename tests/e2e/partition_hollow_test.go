@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,18 +41,7 @@ func (h *hollow) make(t *testing.T, c *cluster, name, fleet string) {
 		t.Fatal(err)
 	}
 	client, ctx := c.client, h.ctx
-	h.running.Go(func() {
-		tick := time.NewTicker(5 * time.Second)
-		defer tick.Stop()
-		for {
-			_ = hollownode.Renew(ctx, client, made) // the server may be down
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	h.running.Go(func() { hollownode.Live(ctx, made, client) })
 }
 
 // hollowPod asks for one CPU of a node of a fleet.

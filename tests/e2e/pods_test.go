@@ -373,6 +373,7 @@ func TestCommandsOfARunningServer(t *testing.T) {
 		!strings.Contains(out, busyboxImage) {
 		t.Errorf("ctr images list lacks the imported images:\n%s", out)
 	}
+	c.testCrictl(t)
 	status := c.must(t, "status", "-o", "wide")
 	for _, part := range []string{"etcd", "apiserver", "scheduler", "kubelet", "containerd"} {
 		if !strings.Contains(status, part) {
@@ -396,5 +397,26 @@ func TestCommandsOfARunningServer(t *testing.T) {
 	nodeVersion, err := c.client.Discovery().ServerVersion()
 	if err != nil || nodeVersion.GitVersion != kubernetes[1] {
 		t.Errorf("the API server says that it is %v (%v), the binary %s", nodeVersion, err, kubernetes[1])
+	}
+}
+
+// testCrictl: it sees what the kubelet runs and gets into it, without a word about where that is.
+func (c *cluster) testCrictl(t *testing.T) {
+	t.Helper()
+	ns := c.namespace(t)
+	id := containerID(c.runPod(t, ns, testboxPod("seen")))
+	if out := c.must(t, "crictl", "pods", "--namespace", ns); !strings.Contains(out, "seen") {
+		t.Errorf("crictl pods lacks the pod:\n%s", out)
+	}
+	if out := c.must(t, "crictl", "ps", "--no-trunc", "-q"); !strings.Contains(out, id) {
+		t.Errorf("crictl ps lacks container %s:\n%s", id, out)
+	}
+	for _, sync := range []string{"--sync=true", "--sync=false"} {
+		if out := c.must(t, "crictl", "exec", sync, id, "/testbox", "echo", "hello"); !strings.Contains(out, "hello") {
+			t.Errorf("crictl exec %s printed %q", sync, out)
+		}
+	}
+	if r := c.a4s(t, "crictl", "--runtime-endpoint", "unix:///nobody", "--max-retries=0", "ps"); r.ExitCode != 1 {
+		t.Errorf("crictl of another runtime ended with %d:\n%s", r.ExitCode, r.Stderr)
 	}
 }

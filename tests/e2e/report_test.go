@@ -45,7 +45,7 @@ func (c *cluster) report(t *testing.T) {
 	if c.client == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var b strings.Builder
 	fmt.Fprintf(&b, "state of the cluster of %s:\n", c.host.Name)

@@ -125,7 +125,7 @@ func TestRunbookDatastoreFull(t *testing.T) {
 	// fill writes so many objects, or until one is refused, and says why it was.
 	value, written := strings.Repeat("x", 900<<10), 0
 	fill := func(client kubernetes.Interface, most int) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
 		for range most {
 			written++

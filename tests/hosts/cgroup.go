@@ -140,7 +140,7 @@ func removeCgroups(match func(name string) bool) error {
 // removeCgroup removes a cgroup and those below it. A killed process leaves
 // its cgroup only some time after the signal, so it tries for a while.
 func removeCgroup(top string) error {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		var dirs []string
 		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {

@@ -41,7 +41,7 @@ type Host struct {
 func privateDirs() []string {
 	return []string{
 		"/etc/a4s", "/etc/cni", "/var/lib/a4s", "/var/lib/kubelet", "/var/lib/cni", "/var/lib/containerd",
-		"/var/log/pods", "/var/log/containers", "/opt/cni",
+		"/var/log/pods", "/var/log/containers", "/opt/cni", "/opt/kwasm",
 	}
 }
 

@@ -276,7 +276,7 @@ func TestJoinWaitsForTheServer(t *testing.T) {
 	c.secrets.fail(errors.New("not ready"))
 	opts := c.machine("n1")
 	hook := logtest.NewLocal(opts.Log.Logger)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

@@ -21,7 +21,7 @@ import (
 const pause = 20 * time.Millisecond
 
 // timeout bounds one request.
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 // Load is work that goes on at the same time. Its zero value has none.
 type Load struct {

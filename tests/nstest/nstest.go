@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 const marker = "A4S_NSTEST"
@@ -38,7 +40,7 @@ func Isolate(t *testing.T) bool {
 		timeout = max(time.Second, time.Until(deadline)-grace)
 	}
 	cmd := Command(t.Name(), "-test.v=true", "-test.timeout="+timeout.String())
-	out, err := cmd.CombinedOutput()
+	out, err := process.CombinedOutput(cmd)
 	if err != nil {
 		t.Fatalf("in its own namespaces: %v\n%s", err, out)
 	}
@@ -53,14 +55,11 @@ func Isolate(t *testing.T) bool {
 func IsCopy(t *testing.T) bool { return os.Getenv(marker) == t.Name() }
 
 // Command is a process that runs the test of this name, which calls Isolate, in
-// new namespaces. It ends with its parent.
+// new namespaces. Whoever starts it does so by package process.
 func Command(test string, flags ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", append(flags, "-test.run=^"+test+"$", "-test.count=1")...)
 	cmd.Env = append(os.Environ(), marker+"="+test)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	return cmd
 }
 

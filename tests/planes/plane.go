@@ -27,7 +27,7 @@ const (
 	Address = "192.0.2.1"
 	// Deadline bounds the start of a control plane and every wait. It is what a
 	// machine needs that does much else, so nothing should come near it.
-	Deadline = 2 * time.Minute
+	Deadline = 4 * time.Minute
 )
 
 // Plane is a running control plane.

@@ -7,9 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 // bootTimeout bounds the guest's whole life. Emulation is ten to thirty times
@@ -43,8 +44,7 @@ func TestCgroupV2AndSystemd(t *testing.T) {
 		"-append", "console=ttyS0 quiet panic=-1 systemd.unified_cgroup_hierarchy=1",
 		"-drive", "file="+filepath.Join(dir, "root.ext4")+",format=raw,if=virtio,cache=unsafe",
 		"-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0")
-	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := qemu.CombinedOutput()
+	out, err := process.CombinedOutput(qemu)
 	log, readErr := os.ReadFile(results)
 	if err != nil || readErr != nil || !bytes.Contains(log, []byte("\nDONE")) {
 		tail, _ := os.ReadFile(console)

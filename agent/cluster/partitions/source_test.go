@@ -179,7 +179,7 @@ func names(s *Source) string {
 
 func until(t *testing.T, what string, condition func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for err := condition(); err != nil; err = condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waiting until %s: %v", what, err)

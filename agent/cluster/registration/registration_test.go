@@ -56,7 +56,7 @@ func start(t *testing.T) (*Keeper, *fake.Clientset, *told, func(what string, che
 	})
 	return k, client, restored, func(what string, check func() bool) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true,
+		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 2*time.Minute, true,
 			func(context.Context) (bool, error) { return check(), nil }); err != nil {
 			t.Fatalf("waiting for %s: %v", what, err)
 		}

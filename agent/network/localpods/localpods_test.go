@@ -45,7 +45,7 @@ func attach(t *testing.T, dir, container, namespace, name, address string) strin
 
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatal("timed out until ", what)

@@ -147,7 +147,7 @@ func (n *node) locate(lines ...joinapi.PodAddress) {
 
 func (n *node) await(what string, cond func(dump string) bool) {
 	n.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !cond(n.dump()) {
 		if time.Now().After(deadline) {
 			n.t.Fatalf("timed out until %s; the table is\n%s", what, n.dump())

@@ -220,7 +220,7 @@ func runUntilSynced(t *testing.T, o Options) {
 	case <-ready:
 	case err := <-result:
 		t.Fatalf("kube-proxy ended: %v", err)
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("kube-proxy did not become ready")
 	}
 	cancel()
@@ -229,7 +229,7 @@ func runUntilSynced(t *testing.T, o Options) {
 		if err != nil {
 			t.Errorf("stopped with %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("did not stop")
 	}
 }

@@ -110,7 +110,7 @@ func (f *fakeAgent) answer(what string, id, pid int, path, command string) strin
 func newFakeAgent(t *testing.T) (*fakeAgent, *Agent, context.Context) {
 	f := &fakeAgent{t: t, commands: make(chan string, 100)}
 	a := NewAgent(f.dial)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(func() { a.Close(); cancel() })
 	return f, a, ctx
 }
@@ -199,7 +199,7 @@ func TestRealAgent(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	})
 	defer a.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if info, err := a.Ready(ctx); err != nil || info.Kernel == "" {
 		t.Fatalf("%+v, %v", info, err)

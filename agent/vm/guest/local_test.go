@@ -35,7 +35,7 @@ func startLocal(t *testing.T) (*local, *guest.Client, context.Context) {
 		t.Fatal(err)
 	}
 	l := &local{listener: listener, machine: &processes{running: map[string]*exec.Cmd{}}}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	s := server.New(l.machine, t.Logf)
 	over := make(chan struct{})
 	go func() {

@@ -110,7 +110,7 @@ func TestBothFamiliesThroughTheTap(t *testing.T) {
 // exchange sends a lot from a server to a client.
 func exchange(address string, server, client func(func() error) error) error {
 	const size = 1 << 20
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	var l net.Listener
 	for l == nil { // until the address may be used
 		err := server(func() (err error) {

@@ -40,7 +40,7 @@ func TestWallW16MachinesScore(t *testing.T) {
 	if score := scoreOf(t, p.PID()); score == node {
 		t.Errorf("what was started has the score %s of the node", score)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if log, _ := os.ReadFile(s.Log); strings.Contains(string(log),
 			"up") { //nolint:errcheck // it may be there later
 			break

@@ -38,7 +38,7 @@ func start(t *testing.T, script string, change ...func(*Spec)) (*Process, Spec) 
 
 func wait(t *testing.T, p *Process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := p.Wait(ctx); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestProcessInheritsNothing(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	p, s := start(t, `trap 'echo asked' TERM; echo up; while :; do sleep 0.05; done`)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if log, _ := os.ReadFile(s.Log); strings.Contains(string(log), "up") {
 			break
 		}
@@ -260,7 +260,7 @@ func TestCgroupTakesChildrenToo(t *testing.T) {
 		t.Skip("needs root for control groups")
 	}
 	p, s := start(t, `sleep 100 & echo up; wait`)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if log, _ := os.ReadFile(s.Log); strings.Contains(string(log), "up") {
 			break
 		}
@@ -278,7 +278,7 @@ func TestCgroupTakesChildrenToo(t *testing.T) {
 		for _, pid := range pids {
 			err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 		}
-		for deadline := time.Now().Add(10 * time.Second); ; {
+		for deadline := time.Now().Add(2 * time.Minute); ; {
 			if left, _ := c.PIDs(); len(left) == 0 || time.Now().After(deadline) {
 				break
 			}

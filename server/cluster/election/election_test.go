@@ -42,7 +42,7 @@ func (w *worker) run(t *testing.T, c component.Component) (stop func()) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("it does not end with its context")
 		}
 	}
@@ -52,7 +52,7 @@ func await(t *testing.T, what string, ch <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("waiting until %s", what)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/a4s-io/a4s/tests/databases"
 )
 
-const soon = time.Minute
+const soon = 3 * time.Minute
 
 // fleet is several servers on one etcd. Their API servers are simulated: each
 // works with what it has last read of its file.

@@ -75,7 +75,7 @@ func TestFollowing(t *testing.T) {
 		})
 	}
 	guest.Ready, guest.Applied = true, NoGroup
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true,
 		func(context.Context) (bool, error) {
 			all := follower.All()
 			return len(all) == 1 && all[0] == guest, nil

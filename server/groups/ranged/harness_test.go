@@ -22,7 +22,7 @@ const (
 	configs    = "/registry/datapartitionconfigs/"
 	namespaces = "/registry/namespaces/"
 	// deadline bounds every wait.
-	deadline = 60 * time.Second
+	deadline = 3 * time.Minute
 )
 
 func ofPods() ranged.Resource { return ranged.Resource{Prefix: pods, Layout: space.Namespaced} }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 	"github.com/a4s-io/a4s/server/groups/ranged"
 	"github.com/a4s-io/a4s/tests/plainetcd"
 )
@@ -37,7 +38,7 @@ const (
 	configs    = root + "/datapartitionconfigs/"
 	namespaces = root + "/namespaces/"
 	// deadline bounds every wait.
-	deadline = 60 * time.Second
+	deadline = 3 * time.Minute
 )
 
 // runEtcd starts an etcd for the time of the test.
@@ -153,10 +154,14 @@ func serverOf(
 			change(own)
 			client := &kubernetes.Client{Client: own}
 			client.Kubernetes = client
-			s, err := etcd3.New(client, etcd3.NewCompactor(own, 0, clock.RealClock{}, nil), codec, newConfigMap,
-				newConfigMapList, root, prefix, resource, identity.NewEncryptCheckTransformer(),
-				etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
-			return s, func() { s.Close() }, err
+			config := storagebackend.NewDefaultConfig(root, codec).ForResource(resource)
+			s, err := apistorage.OverEtcd(client, etcd3.NewCompactor(own, 0, clock.RealClock{}, nil),
+				apistorage.Storing{Config: config, Prefix: prefix, New: newConfigMap, NewList: newConfigMapList},
+				identity.NewEncryptCheckTransformer(), etcd3.NewDefaultDecoder(codec, versioner))
+			if err != nil {
+				return nil, nil, err
+			}
+			return s, s.Close, nil
 		},
 	})
 	if err != nil {

@@ -82,7 +82,7 @@ func wait(ctx context.Context) {
 func (m *mirror) key() string { return prefix + "/" + m.tenant + "/" }
 
 func (m *mirror) list(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, deadline/4)
+	limited, cancel := context.WithTimeout(ctx, deadline/12)
 	defer cancel()
 	var l corev1.ConfigMapList
 	if err := m.from.GetList(limited, m.key(), everything(), &l); err != nil {
@@ -231,7 +231,7 @@ func (s *scene) split(bound string) (rev int64) {
 	s.t.Helper()
 	for group, span := range map[string][2]string{"1": {bound, ""}, "0": {"", bound}} {
 		for start := time.Now(); ; {
-			ctx, cancel := context.WithTimeout(s.t.Context(), deadline/20)
+			ctx, cancel := context.WithTimeout(s.t.Context(), deadline/60)
 			r, err := s.etcd.Put(ctx, configs+"of-"+group, configuration(s.t, group, span[0], span[1]))
 			cancel()
 			if err == nil {
@@ -279,7 +279,7 @@ func (s *scene) serve(group string, server storage.Interface) {
 // fails.
 func (s *scene) put(ctx context.Context, tenant string) {
 	c := s.next(tenant)
-	ctx, cancel := context.WithTimeout(ctx, deadline/20)
+	ctx, cancel := context.WithTimeout(ctx, deadline/60)
 	defer cancel()
 	_, _ = s.etcd.Put(ctx, root+mustKey(c), encoded(s.t, c))
 }
@@ -300,7 +300,7 @@ func (s *scene) write() {
 			s.put(ctx, s.tenants[i%len(s.tenants)])
 			if i%3 == 0 { // those that were made first are of one tenant after the other, too
 				c := configMap(s.tenants[i/3%len(s.tenants)], fmt.Sprintf("c%06d", i/3+1), "")
-				limited, cancel := context.WithTimeout(ctx, deadline/20)
+				limited, cancel := context.WithTimeout(ctx, deadline/60)
 				_, _ = s.etcd.Delete(limited, root+mustKey(c))
 				cancel()
 			}

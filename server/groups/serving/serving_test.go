@@ -204,7 +204,7 @@ func TestInitialEvents(t *testing.T) {
 		}
 		defer w.Stop()
 		added := 0
-		for ended, timeout := false, time.After(20*time.Second); !ended; {
+		for ended, timeout := false, time.After(2*time.Minute); !ended; {
 			select {
 			case e := <-w.ResultChan():
 				switch e.Type {

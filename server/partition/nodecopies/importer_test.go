@@ -25,7 +25,7 @@ import (
 )
 
 // deadline bounds every wait.
-const deadline = 30 * time.Second
+const deadline = 2 * time.Minute
 
 // world is a tenant partition and two resource partitions, without API servers: what
 // these do is in tests/integration/resourcepartitions.
@@ -39,6 +39,7 @@ type world struct {
 	mu      sync.Mutex
 	sources []Source
 	changed chan struct{}
+	asked   int // how often the importer has asked for them
 	// left partitions are those that home does not have any more; silent is home that
 	// does not say.
 	left   map[string]bool
@@ -76,7 +77,24 @@ func newWorld(t *testing.T, own ...runtime.Object) *world {
 func (w *world) get() ([]Source, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked++
 	return w.sources, w.changed
+}
+
+// follows sets the sources and returns when the importer follows these alone: when it asks for them again.
+func (w *world) follows(t *testing.T, sources ...Source) {
+	t.Helper()
+	for range 2 {
+		w.mu.Lock()
+		before := w.asked
+		w.mu.Unlock()
+		w.set(sources...)
+		until(t, "the importer to ask", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.asked > before
+		})
+	}
 }
 
 func (w *world) set(sources ...Source) {
@@ -351,7 +369,7 @@ func TestAPartitionThatIsNotKnownAnyMore(t *testing.T) {
 	put(t, w.rp1, "n", "u", nil)
 	w.start(t)
 	w.of(t, "n", "rp1", "u")
-	w.set(Source{"rp2", w.rp2})
+	w.follows(t, Source{"rp2", w.rp2})
 	w.rp2Marks(t)
 	remove(t, w.rp1, "n")
 	put(t, w.rp2, "later", "later", nil)

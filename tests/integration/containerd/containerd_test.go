@@ -34,7 +34,7 @@ import (
 const (
 	pauseImage  = "docker.io/a4s/pause:1"
 	dockerImage = "docker.io/library/a4s-docker-archive:1"
-	startLimit  = time.Minute
+	startLimit  = 4 * time.Minute
 	bridge      = "a4stest0"
 )
 
@@ -61,7 +61,7 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	n := &node{dirs: dirs{Data: filepath.Join(root, "data"), State: filepath.Join(root, "run")}, t: t}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	n.ctx = ctx
 	t.Cleanup(func() {
 		cancel()

@@ -126,12 +126,13 @@ func (p *plane) testUIDIsKept(t *testing.T, node kubernetes.Interface) {
 			metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 			t.Errorf("offered again: %v", err)
 		}
-		// A kubelet ends a pod like this.
+		// A kubelet ends a pod like this. Admission looks for it in a cache.
 		options := metav1.DeleteOptions{GracePeriodSeconds: new(int64),
 			Preconditions: metav1.NewUIDPreconditions(string(want))}
-		if err := node.CoreV1().Pods(namespace).Delete(ctx, pod.Name, options); err != nil {
-			t.Errorf("the node deletes it: %v", err)
-		}
+		eventually(t, "the node to delete it", func(ctx context.Context) (bool, error) {
+			err := node.CoreV1().Pods(namespace).Delete(ctx, pod.Name, options)
+			return err == nil, ignoreNotFound(err)
+		})
 	}
 }
 

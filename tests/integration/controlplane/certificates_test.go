@@ -80,7 +80,7 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 		select {
 		case <-watch.ResultChan():
 			return kept.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-		case <-time.After(20 * time.Second):
+		case <-time.After(deadline):
 			return fmt.Errorf("namespace %s has no service account", name)
 		}
 	})

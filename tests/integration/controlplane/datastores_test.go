@@ -84,8 +84,7 @@ func (p *plane) store(t *testing.T) *clientv3.Client {
 // testTenants makes two tenants that have objects of the same names, watches
 // one of them, and deletes the other.
 func (p *plane) testTenants(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
+	ctx := t.Context()
 	clients := map[string]kubernetes.Interface{}
 	for _, tenant := range []string{"red", "blue"} {
 		planes.CreateTenant(t, p.Admin, tenant)
@@ -96,13 +95,19 @@ func (p *plane) testTenants(t *testing.T) {
 		if clients[tenant], err = kubernetes.NewForConfig(user); err != nil {
 			t.Fatal(err)
 		}
+		eventually(t, "the CA of "+tenant, func(ctx context.Context) (bool, error) {
+			_, err := clients[tenant].CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			return err == nil, ignoreNotFound(err)
+		})
 	}
 	red, blue := clients["red"].CoreV1(), clients["blue"].CoreV1()
 	before, err := red.ConfigMaps("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := red.ConfigMaps("").Watch(ctx, metav1.ListOptions{ResourceVersion: before.ResourceVersion})
+	watched, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	events, err := red.ConfigMaps("").Watch(watched, metav1.ListOptions{ResourceVersion: before.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}

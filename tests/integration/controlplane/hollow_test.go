@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -82,10 +83,11 @@ func TestHollowNodes(t *testing.T) {
 	leases := p.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for i := range nodes {
 		name := hollow.Name(first + i)
-		made, err := leases.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		var made *coordinationv1.Lease
+		eventually(t, "a lease of "+name, func(ctx context.Context) (_ bool, err error) {
+			made, err = leases.Get(ctx, name, metav1.GetOptions{})
+			return err == nil, ignoreNotFound(err)
+		})
 		eventually(t, fmt.Sprintf("a renewed lease of %s", name), func(ctx context.Context) (bool, error) {
 			now, err := leases.Get(ctx, name, metav1.GetOptions{})
 			return err == nil && now.Spec.RenewTime.After(made.Spec.RenewTime.Time), nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -347,9 +348,23 @@ func (d manifestDir) testDisabled(t *testing.T) {
 			AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io").Do(ctx).Error()
 		return apierrors.IsNotFound(err), nil
 	})
+	// Somebody's own class of the name of one that a4s brings stays.
+	classes := d.client.NodeV1().RuntimeClasses()
+	if _, err := classes.Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "kata"},
+		Handler: "mine"}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	restart()
 	if err := class(); err != nil {
 		t.Errorf("enabled again: %v", err)
+	}
+	classes = d.client.NodeV1().RuntimeClasses()
+	if own, err := classes.Get(t.Context(), "kata", metav1.GetOptions{}); err != nil || own.Handler != "mine" ||
+		len(own.Annotations) > 0 || own.Scheduling != nil {
+		t.Errorf("somebody's own class became %+v, %v", own, err)
+	}
+	if carried, err := classes.Get(t.Context(), "crun", metav1.GetOptions{}); err != nil || carried.Scheduling == nil {
+		t.Errorf("the class of a runtime of machines: %+v, %v", carried, err)
 	}
 	if _, err := d.client.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1"); err != nil {
 		t.Errorf("metrics, enabled again: %v", err)

@@ -117,7 +117,7 @@ func (p *plane) extend(g generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 
 	maps.Copy(v1, shares)
 	directory, directoryErr := directoryregistry.Storage(g)
 	maps.Copy(v1, directory)
-	tenants, tenantsErr := tenantregistry.Storage(g, nil, nil, nil)
+	tenants, tenantsErr := tenantregistry.Storage(g, tenantregistry.Options{})
 	maps.Copy(v1, tenants)
 	return errors.Join(err, directoryErr, tenantsErr, storage.Extend(v1, importerUser))
 }

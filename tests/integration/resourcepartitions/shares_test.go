@@ -94,7 +94,8 @@ func TestCommitsOfBinders(t *testing.T) {
 			}
 			stats := schedule(t, tp, tp.name, f.tps, true, f.problems, "config="+file)
 			pods := tp.admin.CoreV1().Pods("default")
-			events, err := pods.Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: ptr.To[int64](60)})
+			events, err := pods.Watch(t.Context(), metav1.ListOptions{
+				TimeoutSeconds: ptr.To(int64(planes.Deadline.Seconds()))})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,7 +156,7 @@ func testShortNames(t *testing.T, s *space) {
 
 // testAnnouncedWatch expects that nothing is seen of what there is.
 func testAnnouncedWatch(t *testing.T, mine dynamic.ResourceInterface) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	seconds := int64(1)
 	events, err := mine.Watch(ctx, metav1.ListOptions{TimeoutSeconds: &seconds})

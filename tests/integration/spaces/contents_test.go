@@ -174,14 +174,7 @@ func testParameters(t *testing.T, spaces ...*space) {
 			"validationActions":["Deny"],"paramRef":{"name":"parameter","parameterNotFoundAction":"Deny"}}}`)
 	}
 	for _, s := range spaces {
-		var err error
-		eventually(t, "the policy of "+s.name, func(ctx context.Context) (bool, error) {
-			_, err = s.say(ctx, "word-"+s.name)
-			return err != nil, nil
-		})
-		if want := "no word-" + s.name + " by parameter"; !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("refused with %v, want %s", err, want)
-		}
+		s.refusesWord(t, "word-"+s.name, "no word-"+s.name+" by parameter")
 		if _, err := s.say(t.Context(), "another"); err != nil {
 			t.Errorf("tenant %s: %v", s.name, err)
 		}

@@ -282,6 +282,25 @@ func testCordonHolds(t *testing.T, p *plane, a *space) {
 		t.Fatal(err)
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	// The controllers are not cordoned: they are to be through with what was made.
+	eventually(t, "the controllers to be through", func(ctx context.Context) (bool, error) {
+		web, err := a.client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+		if err != nil || web.Status.ObservedGeneration != web.Generation || web.Status.UnavailableReplicas != 1 ||
+			web.Status.Replicas != 1 {
+			return false, err
+		}
+		namespaces, err := a.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for i := range namespaces.Items {
+			in := a.client.CoreV1().ConfigMaps(namespaces.Items[i].Name)
+			if _, err := in.Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}); err != nil {
+				return false, ignoreNotFound(err)
+			}
+		}
+		return len(namespaces.Items) > 0, nil
+	})
 	before := keyRevisions(t, p, "/"+a.name+"/")
 	if len(before) < 20 {
 		t.Fatalf("the space has %d keys", len(before))

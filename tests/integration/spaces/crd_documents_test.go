@@ -142,10 +142,15 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 		for s, fields := range map[*space][2]string{a: {"color of v1", "weight of v1"},
 			b: {"weight of v1", "color of v1"}} {
 			for _, path := range []string{"/openapi/v2", "/openapi/v3/apis/" + documented + "/v1"} {
-				code, body := get(t, s.config, path)
-				if code != http.StatusOK || !strings.Contains(body, fields[0]) || strings.Contains(body, fields[1]) {
-					t.Errorf("%s in %s: %d, its own %v, the other's %v", path, s.name, code,
-						strings.Contains(body, fields[0]), strings.Contains(body, fields[1]))
+				body := ""
+				// Documents are made a moment after a change.
+				eventually(t, path+" in "+s.name+" to have its own", func(context.Context) (bool, error) {
+					var code int
+					code, body = get(t, s.config, path)
+					return code == http.StatusOK && strings.Contains(body, fields[0]), nil
+				})
+				if strings.Contains(body, fields[1]) {
+					t.Errorf("%s in %s has the other's", path, s.name)
 				}
 			}
 			// This is how kubectl explain reads.

@@ -88,10 +88,15 @@ func TestSystemDefinitionsInSpaces(t *testing.T) {
 		t.Errorf("a definition that is not shared: %d %s", code, body)
 	}
 	for _, path := range []string{"/apis/example.com/v1", "/openapi/v2", "/openapi/v3/apis/example.com/v1"} {
-		code, body := get(t, a.config, path)
-		if code != http.StatusOK || !strings.Contains(body, "foos") || strings.Contains(body, "secretfoos") {
-			t.Errorf("%s: %d, has it %v, has what it must not %v", path, code, strings.Contains(body, "foos"),
-				strings.Contains(body, "secretfoos"))
+		body := ""
+		// Documents are made a moment after a change.
+		eventually(t, path+" to have the definition", func(context.Context) (bool, error) {
+			var code int
+			code, body = get(t, a.config, path)
+			return code == http.StatusOK && strings.Contains(body, "foos"), nil
+		})
+		if strings.Contains(body, "secretfoos") {
+			t.Errorf("%s has what it must not", path)
 		}
 	}
 	// The space with its custom resources can be deleted.

@@ -80,10 +80,10 @@ func TestEndpointsOfServiceGroups(t *testing.T) {
 	t.Run("JSON", func(t *testing.T) {
 		for _, path := range []string{"", "?watch=1&timeoutSeconds=1&resourceVersion=0", "/kubernetes"} {
 			for _, prefix := range []string{"/api/v1", "/tenants/system/api/v1"} {
-				_, body := get(t, p.Admin, prefix+strings.TrimPrefix(endpointsPath, "/api/v1")+path)
-				if strings.Count(body, `"serviceGroupId":"one"`) != 1 {
-					t.Errorf("%s%s: %s", prefix, path, body)
-				}
+				full := prefix + strings.TrimPrefix(endpointsPath, "/api/v1") + path
+				says(t, p.Admin, full, "application/json", func(body string) bool {
+					return strings.Count(body, `"serviceGroupId":"one"`) == 1
+				})
 			}
 		}
 	})
@@ -100,11 +100,10 @@ func TestEndpointsOfServiceGroups(t *testing.T) {
 			if strings.Contains(path, "watch") {
 				media += ";stream=watch"
 			}
-			_, body := do(t, p.Admin, http.MethodGet, endpointsPath+path, "", []string{"Accept: " + media})
 			// Field 4 of the subset, behind the port.
-			if strings.Count(body, "https\x10\xab2\x1a\x03TCP\x22\x03one") != 1 {
-				t.Errorf("%s: %q", path, body)
-			}
+			says(t, p.Admin, endpointsPath+path, media, func(body string) bool {
+				return strings.Count(body, "https\x10\xab2\x1a\x03TCP\x22\x03one") == 1
+			})
 		}
 	})
 	t.Run("table and tenants do not", func(t *testing.T) {
@@ -131,11 +130,7 @@ func TestEndpointsOfServiceGroups(t *testing.T) {
 		}
 	})
 	t.Run("slices", func(t *testing.T) {
-		slices := p.slicesOfAPI(t)
-		if want := []string{"kubernetes:=" + address, "kubernetes-one-6443:one=" + address}; fmt.Sprint(slices) !=
-			fmt.Sprint(want) {
-			t.Errorf("%q, want %q", slices, want)
-		}
+		p.waitSlices(t, "kubernetes:="+address, "kubernetes-one-6443:one="+address)
 	})
 	t.Run("other servers", func(t *testing.T) {
 		p.lease(t, "192.0.2.9", "two")
@@ -151,9 +146,8 @@ func TestEndpointsOfServiceGroups(t *testing.T) {
 		p.waitEndpoints(t, own+" two=192.0.2.8")
 		p.unlease(t, "192.0.2.8")
 		p.waitEndpoints(t, own)
-		eventually(t, "the slice of a group without servers is gone", func(context.Context) (bool, error) {
-			return len(p.slicesOfAPI(t)) == 2, nil
-		})
+		// The slice of a group without servers is gone.
+		p.waitSlices(t, "kubernetes:="+address, "kubernetes-one-6443:one="+address)
 	})
 }
 
@@ -165,6 +159,7 @@ func TestForgottenServiceGroups(t *testing.T) {
 	}
 	p := start(t, nil)
 	p.waitEndpoints(t, "="+address)
+	p.waitSlices(t, "kubernetes:="+address)
 	slices := p.admin.DiscoveryV1().EndpointSlices("default")
 	left, err := slices.Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	if err != nil {
@@ -214,6 +209,21 @@ func (p *plane) slicesOfAPI(t *testing.T) []string {
 		out = append(out, s.Name+":"+s.Labels[partitionapi.GroupLabel]+"="+strings.Join(ips, ","))
 	}
 	return out
+}
+
+// waitSlices waits until those of the API are these, which are written after the endpoints.
+func (p *plane) waitSlices(t *testing.T, want ...string) {
+	t.Helper()
+	var last []string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the slices of the API were %q, want %q", last, want)
+		}
+	})
+	eventually(t, fmt.Sprintf("the slices of the API are %q", want), func(context.Context) (bool, error) {
+		last = p.slicesOfAPI(t)
+		return slices.Equal(last, want), nil
+	})
 }
 
 // lease is what another server writes to say that it lives, in a group or "".

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,26 +90,41 @@ func (p *plane) tenant(t *testing.T, name string) *space {
 	return s
 }
 
-// allow sets an annotation of a Tenant. The API server learns of it a moment
-// later.
+// allow sets the field of an allowance, whose value is as in the annotation. The API server learns of it a
+// moment later.
 func (p *plane) allow(t *testing.T, tenant, key, value string) {
 	t.Helper()
-	p.annotate(t, tenant, map[string]*string{key: &value})
+	switch key {
+	case allowances.PodSecurity:
+		p.sets(t, tenant, allowances.Field(key), value)
+	case allowances.NodeNames, allowances.DeviceAdminAccess:
+		p.sets(t, tenant, allowances.Field(key), value == "true")
+	default:
+		if value == "false" {
+			value = tenantapi.None
+		}
+		p.sets(t, tenant, allowances.Field(key), strings.Split(strings.ReplaceAll(value, " ", ""), ","))
+	}
 }
 
 // disallow removes it.
 func (p *plane) disallow(t *testing.T, tenant, key string) {
 	t.Helper()
-	p.annotate(t, tenant, map[string]*string{key: nil})
+	p.sets(t, tenant, allowances.Field(key), nil)
 }
 
-func (p *plane) annotate(t *testing.T, tenant string, annotations map[string]*string) {
+// sets gives a field of a Tenant a value, nil for none.
+func (p *plane) sets(t *testing.T, tenant, field string, value any) {
 	t.Helper()
 	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	names := strings.Split(field, ".")
+	for _, name := range slices.Backward(names) {
+		value = map[string]any{name: value}
+	}
+	body, err := json.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +161,27 @@ func (p *plane) as(t *testing.T, tenant string, cfg *rest.Config) *space {
 func get(t *testing.T, cfg *rest.Config, path string) (int, string) {
 	t.Helper()
 	return do(t, cfg, http.MethodGet, path, "", nil)
+}
+
+// says reports that the answer to a GET is not so. A watch is asked for more than once: one that lasts a second may
+// end before a slow machine has said in it what there is.
+func says(t *testing.T, cfg *rest.Config, path, accept string, so func(body string) bool) (body string) {
+	t.Helper()
+	ask := func() bool {
+		_, body = do(t, cfg, http.MethodGet, path, "", []string{"Accept: " + accept})
+		return so(body)
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s as %s: %q", path, accept, body)
+		}
+	}()
+	if strings.Contains(path, "watch=") {
+		eventually(t, path+" to say so", func(context.Context) (bool, error) { return ask(), nil })
+	} else if !ask() {
+		t.Errorf("%s does not say so", path)
+	}
+	return body
 }
 
 // do sends one raw request; headers are "Name: value".

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 const (
@@ -173,12 +173,13 @@ func overloadElsewhere(t *testing.T) func(overloadOrder) (wait func() overloadRe
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	ended, err := process.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		in.Close()     //nolint:errcheck // it ends by this
-		_ = cmd.Wait() // its failures were seen by who waited for a report
+		in.Close()  //nolint:errcheck // it ends by this
+		_ = ended() // its failures were seen by who waited for a report
 	})
 	reports, orders := json.NewDecoder(out), json.NewEncoder(in)
 	wait := func() (r overloadReport) {
@@ -304,13 +305,13 @@ func measure(t *testing.T, w overloadWork, d time.Duration) (wait func() overloa
 	cmd.Stdin = bytes.NewReader(work)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	ended, err := process.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return func() (r overloadReport) {
 		t.Helper()
-		err := cmd.Wait()
+		err := ended()
 		line, _, _ := strings.Cut(out.String(), "\n")
 		if err == nil {
 			err = json.Unmarshal([]byte(line), &r)

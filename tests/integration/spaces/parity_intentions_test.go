@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -157,6 +158,18 @@ func parityRefusals() []*parityIntention {
 			r := p.request.resource
 			return r != nil && r.group == "" && r.name == "tenantusages" && p.code(1) == "200" &&
 				slices.Contains([]string{"200", "404"}, p.code(0)) && p.accept()
+		},
+	}, {
+		name: "accesses",
+		what: "a TenantAccess is to the space that it is in, and who makes one has to have the rights that it gives",
+		why:  "in the system space they are to any tenant, and are made by administrators of the cluster",
+		examples: func(run *parityRun) []*parityRequest {
+			return asks(run, tenantapi.Accesses, parityRequest{method: "POST", query: []string{"dryRun=All"},
+				body: `{"metadata":{"name":"par-1"},"spec":{"user":"x","secret":{"namespace":"par-a","name":"x"}}}`})
+		},
+		explain: func(p *parityPair) bool {
+			r := p.request.resource
+			return r != nil && r.group == "" && r.name == tenantapi.Accesses && p.accept()
 		},
 	}, {
 		name: "default roles",

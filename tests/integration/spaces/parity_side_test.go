@@ -167,7 +167,7 @@ func (s *paritySide) send(ctx context.Context, r *parityRequest, form int) (*par
 		}
 		body = r.edit(live)
 	}
-	within := 30 * time.Second
+	within := deadline
 	if r.stream {
 		within = streamFor
 	}

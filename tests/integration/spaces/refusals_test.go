@@ -111,6 +111,10 @@ func (s *space) occupy(t *testing.T, p *plane) {
 	eventually(t, "the request to be in flight", func(context.Context) (bool, error) {
 		return p.metric(t, `a4s_tenant_requests_in_flight{tenant="`+s.name+`"}`) == "1", nil
 	})
+	eventually(t, "the limit to be known", func(context.Context) (bool, error) {
+		code, _ := get(t, s.config, "/api/v1/namespaces/default/pods")
+		return code == http.StatusTooManyRequests, nil
+	})
 }
 
 // recorded is what the test reads of an audit event.

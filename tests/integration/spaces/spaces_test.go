@@ -277,10 +277,15 @@ func testNamespaceLikeTenant(t *testing.T, p *plane, a *space) {
 			{"tenant", a.client, "", "of-the-tenant"},
 			{"system namespace", p.admin, "a", "of-the-system"},
 		} {
-			list, err := c.client.CoreV1().ConfigMaps(c.ns).List(ctx,
-				metav1.ListOptions{LabelSelector: "like", ResourceVersion: version})
-			if err != nil || len(list.Items) != 1 || list.Items[0].Name != c.want {
-				t.Errorf("%s, version %q: %v, %v", c.who, version, list.Items, err)
+			var list *corev1.ConfigMapList
+			eventually(t, c.who+" to have something", func(ctx context.Context) (_ bool, err error) {
+				list, err = c.client.CoreV1().ConfigMaps(c.ns).List(ctx,
+					metav1.ListOptions{LabelSelector: "like", ResourceVersion: version})
+				// Version 0 is any: a cache may not have what was just made.
+				return err == nil && (version != "0" || len(list.Items) > 0), err
+			})
+			if len(list.Items) != 1 || list.Items[0].Name != c.want {
+				t.Errorf("%s, version %q: %v", c.who, version, list.Items)
 			}
 		}
 	}

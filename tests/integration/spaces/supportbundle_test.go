@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,7 +92,7 @@ func makeBundle(t *testing.T, p *plane, tenant string) (said string, files map[s
 	t.Helper()
 	dir := t.TempDir()
 	var out strings.Builder
-	run := &cmd.SupportBundle{Output: filepath.Join(dir, "b.tar.gz"), Tenant: tenant, Timeout: time.Minute,
+	run := &cmd.SupportBundle{Output: filepath.Join(dir, "b.tar.gz"), Tenant: tenant, Timeout: deadline,
 		Config: p.Admin, Out: &out, Local: &config.Local{DataDir: dir, ConfigFile: filepath.Join(dir, "config.yaml")}}
 	if err := supportbundle.Run(t.Context(), run); err != nil {
 		t.Fatal(err)

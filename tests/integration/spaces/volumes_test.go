@@ -189,6 +189,7 @@ func (p *plane) machine(t *testing.T, name string) {
 	if code != http.StatusOK {
 		t.Fatalf("the status of the node: %d %s", code, body)
 	}
+	p.lives(t, name)
 }
 
 func sized(name, class, size string, labels map[string]string) *corev1.PersistentVolume {

@@ -260,10 +260,10 @@ func (s *spaces) testRestart(t *testing.T, stop func()) {
 	if _, err := maps.Get(ctx, "used", metav1.GetOptions{}); err != nil {
 		t.Errorf("what a pod may use while it ends: %v", err)
 	}
-	if _, err := s.client.CoreV1().Namespaces().Get(ctx, "kube-public.many-1",
-		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the empty namespace: %v", err)
-	}
+	eventually(t, "the empty namespace to go", func(ctx context.Context) (bool, error) {
+		_, err := s.client.CoreV1().Namespaces().Get(ctx, "kube-public.many-1", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
 	stop()
 	if _, err := pods.Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
 		metav1.PatchOptions{}); err != nil {

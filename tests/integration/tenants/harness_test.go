@@ -29,7 +29,7 @@ import (
 
 const (
 	// deadline bounds every wait of these tests.
-	deadline = 60 * time.Second
+	deadline = 4 * time.Minute
 	// address is that of the machine, as far as these tests go.
 	address = "192.0.2.1"
 	port    = 6443
@@ -141,7 +141,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) (bool
 }
 
 func addTenants(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-	extra, err := registry.Storage(getter, nil, nil, nil)
+	extra, err := registry.Storage(getter, registry.Options{})
 	maps.Copy(v1, extra)
 	return err
 }

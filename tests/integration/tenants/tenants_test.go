@@ -224,7 +224,7 @@ func (s *suite) testRefusals(t *testing.T) {
 func (s *suite) testProtection(t *testing.T) {
 	ctx := t.Context()
 	if _, err := s.typed.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "kept"},
-		Spec: tenantapi.TenantSpec{DeletionProtection: true}},
+		Spec: tenantapi.TenantSpec{DeletionProtection: new(true)}},
 		metav1.CreateOptions{FieldManager: "platform"}); err != nil {
 		t.Fatal(err)
 	}
@@ -248,12 +248,12 @@ func (s *suite) testProtection(t *testing.T) {
 		t.Errorf("deleted without its finalizer: %v", err)
 	}
 	if got, err := s.typed.Get(ctx, "kept", metav1.GetOptions{}); err != nil || !got.DeletionTimestamp.IsZero() ||
-		got.Status.Phase != tenantapi.Active || !got.Spec.DeletionProtection {
+		got.Status.Phase != tenantapi.Active || !got.Protected() {
 		t.Fatalf("what is protected is %+v, %v", got, err)
 	}
 	got, err := s.typed.Patch(ctx, "kept", types.MergePatchType, []byte(`{"spec":{"deletionProtection":false}}`),
 		metav1.PatchOptions{})
-	if err != nil || got.Spec.DeletionProtection {
+	if err != nil || got.Protected() {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if err := s.typed.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil {
