@@ -1,5 +1,5 @@
 // Command a4s is multi-tenant, scale-out Kubernetes in one binary. The name it
-// is called by decides what it is: a4s, kubectl, ctr, or a child process: the
+// is called by decides what it is: a4s, kubectl, ctr, crictl, or a child process: the
 // node of a server, the containerd of a node.
 package main
 
@@ -39,7 +39,7 @@ func run(args []string) int {
 		err = containerd.Main(ctx, args)
 	case nodechild.Command:
 		err = process.RunNode(ctx)
-	case "kubectl", "ctr":
+	case "kubectl", "ctr", "crictl":
 		// Through the command of the same name, which knows where this
 		// machine's cluster and containerd are.
 		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx,

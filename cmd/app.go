@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -33,9 +34,13 @@ type Modes struct {
 	// SaveSnapshot runs `a4s etcd-snapshot save`, RestoreSnapshot its restore.
 	SaveSnapshot    func(ctx context.Context, s *SnapshotSave) (*archive.Entry, error)
 	RestoreSnapshot func(ctx context.Context, r *SnapshotRestore) (*SnapshotRestored, error)
-	// Kubectl and Ctr run the tools of these names.
+	// SnapshotStore returns what opens the storage that snapshots are copied to; it may need a client of
+	// the API for that.
+	SnapshotStore func(s *config.EtcdS3, client func() (corev1.CoreV1Interface, error)) (archive.Open, error)
+	// Kubectl, Ctr and Crictl run the tools of these names.
 	Kubectl func(ctx context.Context, run *KubectlRun) error
 	Ctr     func(ctx context.Context, args []string) error
+	Crictl  func(ctx context.Context, dataDir string, args []string) error
 	// SupportBundle runs `a4s support-bundle`.
 	SupportBundle func(ctx context.Context, b *SupportBundle) error
 	// VMRuntime runs `a4s vm-runtime` until ctx ends.
@@ -66,7 +71,8 @@ func NewApp(m Modes) *App {
 			in("Nodes, groups and partitions", tokenCommand(), nodeCommand(), groupsCommand(), partitionCommand()),
 			in("Data and keys", etcdSnapshotCommand(m), etcdMemberCommand(), secretsEncryptCommand(),
 				certificateCommand(m)),
-			in("The node of this machine", runtimeCommand(), bootstrapCommand(), ctrCommand(m), vmRuntimeCommand(m)),
+			in("The node of this machine", runtimeCommand(), bootstrapCommand(), ctrCommand(m), crictlCommand(m),
+				vmRuntimeCommand(m)),
 			in("About a4s", completionCommand(), versionCommand(), helpCommand()),
 		)...)
 	root.Flags = append(root.Flags, toggle("version", "v", "print the versions of a4s and of what it is made of"))

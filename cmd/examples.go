@@ -263,6 +263,10 @@ func examples() map[string][]example {
 			{"the images of this node", "a4s ctr images ls"},
 			{"images from an archive", "a4s ctr images import images.tar"},
 		},
+		"a4s crictl": {
+			{"the pods of this node", "a4s crictl pods"},
+			{"what a container has written", "a4s crictl logs CONTAINER"},
+		},
 
 		"a4s completion": {
 			{"for bash", "source <(a4s completion bash)"},

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and running a4s needs on Debian and is missing here;
 # with `test` what its tests need, too: databases, which they run themselves, a client, and
-# parts of QEMU; with `vm` what those need that boot machines.
+# parts of QEMU; with `vm` what those need that boot machines, with `gitops` those that run Argo CD.
 # Quick and silent when nothing is. Go is only checked: Debian 12 has none that
 # is new enough, and how to install it is the developer's choice.
 set -eu
@@ -17,8 +17,9 @@ case ${1-} in
 '') ;;
 test) packages="$packages postgresql mariadb-server-core mariadb-client-core python3-kubernetes $machines" ;;
 vm) packages="$packages $machines qemu-system-x86 debootstrap cpio busybox-static" ;;
+gitops) packages="$packages redis-tools" ;; # has the server, too, and starts no service
 *)
-	echo "usage: $0 [test|vm]" >&2
+	echo "usage: $0 [test|vm|gitops]" >&2
 	exit 2
 	;;
 esac

@@ -23,7 +23,7 @@
 #   INSTALL_A4S_SYSTEMD_DIR     for the unit: /etc/systemd/system (kept)
 #   INSTALL_A4S_OPENRC_DIR      for the OpenRC script: /etc/init.d (kept)
 #   INSTALL_A4S_CONFIG_DIR      for what this script remembers: /etc/a4s
-#   INSTALL_A4S_SYMLINK         kubectl and ctr: unset links them where the PATH
+#   INSTALL_A4S_SYMLINK         kubectl, ctr and crictl: unset links them where the PATH
 #                               has none, `skip` never, `force` always (kept)
 #   INSTALL_A4S_DOWNLOAD_URL    a mirror of the releases page (kept)
 #   INSTALL_A4S_PUBLIC_KEY      PEM file: also check FILE.sig (kept)
@@ -595,11 +595,10 @@ put_images() {
 	done
 }
 
-# plan_links decides which commands become links to a4s: kubectl and ctr are in
-# it, crictl is not.
+# plan_links decides which commands become links to a4s, which has all of them.
 plan_links() {
 	links='' new_links=''
-	for c in kubectl ctr; do
+	for c in kubectl ctr crictl; do
 		if [ "$(readlink "$bin_dir/$c" 2>/dev/null)" = a4s ]; then
 			links="$links $c"
 			continue

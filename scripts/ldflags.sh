@@ -32,7 +32,9 @@ metrics-server sigs.k8s.io/metrics-server
 CNI_plugins github.com/containernetworking/plugins
 EOF
 runc=$(sed -n 's/^[[:space:]]*runcVersion = "\(.*\)"$/\1/p' scripts/payload/main.go)
+crictl=$(sed -n 's/^[[:space:]]*crictlVersion = "\(.*\)"$/\1/p' scripts/payload/main.go)
 others="${others}runc=${runc:?scripts/payload/main.go has no version of runc}"
+others="$others,crictl=${crictl:?scripts/payload/main.go has no version of crictl}"
 
 x() { printf ' -X %s=%s' "$1" "$2"; }
 a4s=github.com/a4s-io/a4s/internal/version

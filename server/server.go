@@ -255,7 +255,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.inside = inside.New(s.addresses.ranges(), s.parts)
-	extra, err := addons.New(s.cfg, internal, s.pool, s.parts)
+	extra, err := addons.New(s.cfg, addons.Access{Internal: internal,
+		Admin: s.files.restConfig(s.files.pki.Admin)}, s.pool, s.parts)
 	if err != nil {
 		return nil, err
 	}
@@ -348,6 +349,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		Log: s.log,
 	})))
 	group.Start(ctx, leader.Only(spaces.Templates(internal)))
+	group.Start(ctx, leader.Only(spaces.Accesses(s.accesses(internal))))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: internal, FS: manifests.FS, Disabled: s.cfg.Disable,
 		Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS, NodeImporter: s.ofNodes.Importer()},

@@ -44,6 +44,7 @@ func ofSpace() []collection {
 		{"/api/v1", "persistentvolumes"},
 		{"/api/v1", "resourcequotas"},
 		{"/api/v1", "limitranges"},
+		{"/api/v1", "tenantaccesses"}, // those of tenants are in their spaces
 		{"/apis/apps/v1", "deployments"},
 		{"/apis/apps/v1", "statefulsets"},
 		{"/apis/apps/v1", "daemonsets"},

@@ -26,7 +26,8 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "advertise-address", Category: catListener, Placeholder: "ADDRESS", DefaultText: "the node address",
 			Usage: "IPv4 address that pods and nodes reach the API at", target: &s.AdvertiseAddress},
 		{Name: "tls-san", Category: catListener, Placeholder: "NAME", Commas: true,
-			Usage: "further host name or address in the serving certificate", target: &s.TLSSANs},
+			Usage:  "further host name or address in the serving certificate; the first is in kubeconfigs of tenants",
+			target: &s.TLSSANs},
 
 		{Name: "token", Aliases: []string{"t"}, Env: "A4S_TOKEN", Category: catCluster, Placeholder: "TOKEN",
 			DefaultText: "random, made on first start",
@@ -73,6 +74,9 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "default-tenant", Category: catTenants, Placeholder: "NAME", DefaultText: "the system space",
 			Usage:  "tenant of users whose identity names none; it is made if it does not exist",
 			target: &s.DefaultTenant},
+		{Name: "tenant-group", Category: catTenants, Placeholder: "GROUP=TENANT[,TENANT...]",
+			Usage: "tenants of which those are members who are in this group of an identity provider; for several " +
+				"groups several times", target: &s.TenantGroups},
 		{Name: "tenant-default-limits", Env: "A4S_TENANT_DEFAULT_LIMITS", Category: catTenants,
 			Placeholder: "NAME=VALUE", Commas: true,
 			DefaultText: strings.Join(tenantapi.DefaultLimitSettings(), ", "),
@@ -152,6 +156,8 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "disable-scheduler", Category: catComponents, Usage: "run no scheduler", target: &s.DisableScheduler},
 		{Name: "disable-network-policy", Category: catComponents,
 			Usage: "enforce no NetworkPolicy, on no node of the cluster", target: &s.DisableNetworkPolicy},
+		{Name: "disable-helm-controller", Category: catComponents,
+			Usage: "leave HelmCharts and their releases as they are", target: &s.DisableHelmController},
 		{Name: "disable-agent", Category: catComponents, Usage: "run no node; node settings then have no effect",
 			target: &s.DisableAgent},
 	}

@@ -34,7 +34,6 @@ func settingsOfK3s() []k3sSetting {
 	}
 	const (
 		noCloud   = "nothing: there is no cloud controller; one of yours is a manifest"
-		noHelm    = "nothing: there is no Helm controller; use helm"
 		noIPv6    = "nothing: there is no IPv6"
 		onePort   = "--https-listen-port and --bind-address: everything is at one port"
 		flannel   = "--flannel-backend and --flannel-iface, or a network plugin of yours with --flannel-backend=none"
@@ -49,13 +48,11 @@ func settingsOfK3s() []k3sSetting {
 		refused("apiserver-port", Int, onePort),
 		refused("cluster-reset-restore-path", String, `"a4s etcd-snapshot restore", while the server is stopped`),
 		refused("cluster-secret", String, "--token"),
-		refused("default-runtime", String, "runtimeClassName in the pod"),
 		refused("disable-apiserver", Bool, wholeOnly),
 		refused("disable-apiserver-lb", Bool, "--lb-server-port, which moves the load balancer of a node"),
 		accepted("disable-cloud-controller", Bool, "there is none"),
 		refused("disable-controller-manager", Bool, wholeOnly),
 		refused("disable-default-registry-endpoint", Bool, "mirrors in registries.yaml"),
-		accepted("disable-helm-controller", Bool, "there is none"),
 		accepted("disable-selinux", Bool, "containers have no SELinux labels"),
 		refused("docker", Bool, "--container-runtime-endpoint with the socket of a runtime that speaks CRI"),
 		refused("egress-selector-mode", String, "nothing: servers connect to the kubelets of nodes themselves"),
@@ -63,14 +60,12 @@ func settingsOfK3s() []k3sSetting {
 		accepted("enable-pprof", Bool, "profiles are at /debug/pprof of the API's port, for administrators"),
 		refused("etcd-expose-metrics", Bool,
 			"nothing: etcd's metrics are at https://127.0.0.1:2382, for holders of a certificate"),
-		refused("etcd-s3-config-secret", String, "the other settings that begin with etcd-s3"),
-		refused("etcd-s3-proxy", String, "HTTPS_PROXY in the server's environment"),
 		accepted("etcd-snapshot-reconcile-interval", String, "snapshots are looked for when they are asked for"),
 		refused("flannel-cni-conf", String, flannel),
 		refused("flannel-conf", String, flannel),
 		refused("flannel-external-ip", Bool, "nothing: nodes reach each other at their own addresses"),
 		refused("flannel-ipv6-masq", Bool, noIPv6),
-		refused("helm-job-image", String, noHelm),
+		refused("helm-job-image", String, "nothing: charts are installed without jobs"),
 		refused("image-credential-provider-bin-dir", String,
 			"--kubelet-arg=image-credential-provider-bin-dir=DIRECTORY"),
 		refused("image-credential-provider-config", String, "--kubelet-arg=image-credential-provider-config=FILE"),

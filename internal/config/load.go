@@ -32,6 +32,7 @@ func LoadServer(src Source) (*Server, []string, error) {
 		return nil, nil, err
 	}
 	l.warnings = append(l.warnings, s.disableAsHere(l.source("disable"))...)
+	l.warnings = append(l.warnings, s.EtcdS3.ignoredSecret(l.source)...)
 	if err := s.validate(l.source); err != nil {
 		return nil, nil, err
 	}

@@ -63,6 +63,10 @@ type Server struct {
 	// means the system space. It is made if it does not exist.
 	DefaultTenant string
 
+	// TenantGroups are the tenants of which members of groups are members, "group=tenant,tenant" each, in the
+	// syntax of tenantapi.ParseGroups.
+	TenantGroups []string
+
 	// TenantDefaultLimits change the limits of tenants that have none of their
 	// own, "name=value" each, in the syntax of tenantapi.ParseLimits.
 	TenantDefaultLimits []string
@@ -141,6 +145,8 @@ type Server struct {
 	DisableScheduler bool
 	// DisableNetworkPolicy leaves network policies unenforced.
 	DisableNetworkPolicy bool
+	// DisableHelmController leaves HelmCharts alone.
+	DisableHelmController bool
 
 	// Arguments for upstream components, each "name=value".
 	KubeAPIServerArgs         []string

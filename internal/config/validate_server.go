@@ -45,6 +45,12 @@ func (s *Server) validate(source func(string) string) error {
 			c.fail("default-tenant", s.DefaultTenant, err, "a name such as team-a, or nothing for the system space")
 		}
 	}
+	for i, entry := range s.TenantGroups {
+		if _, err := tenantapi.ParseGroups(s.TenantGroups[:i+1]); err != nil {
+			c.fail("tenant-group", entry, err, "a group and its tenants such as oidc:platform=team-a,team-b")
+			break // what follows would say the same again
+		}
+	}
 	for _, limit := range s.TenantDefaultLimits {
 		if _, err := tenantapi.ParseLimits([]string{limit}); err != nil {
 			c.fail("tenant-default-limits", limit, err,

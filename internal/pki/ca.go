@@ -102,6 +102,8 @@ func (a *CA) Pool() *x509.CertPool {
 type Leaf struct {
 	CommonName   string
 	Organization []string
+	// Units are organizational units: the groups of a tenant's user.
+	Units []string
 	// SerialNumber is that of the subject, not of the certificate.
 	SerialNumber string
 	DNSNames     []string
@@ -116,7 +118,7 @@ func (a *CA) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
 	now := a.now()
 	t := &x509.Certificate{
 		Subject: pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organization,
-			SerialNumber: leaf.SerialNumber},
+			OrganizationalUnit: leaf.Units, SerialNumber: leaf.SerialNumber},
 		DNSNames:              leaf.DNSNames,
 		IPAddresses:           leaf.IPs,
 		NotBefore:             now.Add(-clockSkew),

@@ -18,6 +18,9 @@ const (
 	// Label is on every tenant object that upstream selects by label across
 	// namespaces; its value is the tenant. Only the storage layer sets it.
 	Label = "a4s.io/tenant"
+	// Organization stands before the tenant's name in the organization of a client certificate. No
+	// name of a user or a group begins with it.
+	Organization = "tenant:"
 	// Extra is the key of a user's extra attributes that names their tenant.
 	Extra = "a4s.io/tenant"
 	// MaxTenant is the longest tenant name, in characters.
@@ -95,6 +98,12 @@ func SplitNamespace(composite string) (tenant, native string) {
 		return composite[i+1:], composite[:i]
 	}
 	return System, composite
+}
+
+// OfNamespace is the tenant of a composite namespace.
+func OfNamespace(composite string) (tenant string) {
+	tenant, _ = SplitNamespace(composite)
+	return tenant
 }
 
 // ClusterName composes the name of a cluster-scoped object.

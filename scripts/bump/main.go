@@ -61,6 +61,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		flags := r.edits(mod, met)
+		if left := r.left(mod); file == "go.mod" && len(left) > 0 {
+			if _, err := fmt.Fprintf(out, "pinned, but not required by Kubernetes %s (look for a new path): %s\n",
+				args[0], strings.Join(left, " ")); err != nil {
+				return err
+			}
+		}
 		if len(flags) > 0 {
 			changes = append(changes, change{file, flags})
 		}

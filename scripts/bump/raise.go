@@ -100,6 +100,19 @@ func (r *raise) edits(m *gomod.File, met map[string]bool) []string {
 	return flags
 }
 
+// left are the pins of m that the upstream has no version for: a module that it does not
+// have any more, or has under another path.
+func (r *raise) left(m *gomod.File) []string {
+	staged := r.stagedIn(m)
+	var paths []string
+	for _, p := range m.Replace {
+		if p.Old.Path == p.New.Path && !staged[p.Old.Path] && r.upstream.Requires(p.Old.Path) == "" {
+			paths = append(paths, p.Old.Path)
+		}
+	}
+	return paths
+}
+
 // align are the flags that give m what both modules require, and what is pinned, in
 // the versions of the first.
 func align(m, first *gomod.File) []string {

@@ -24,6 +24,7 @@ var elsewhere = []struct {
 	version      *regexp.Regexp
 }{
 	{"github.com/opencontainers/runc", "scripts/payload/main.go", regexp.MustCompile(`runcVersion = "(v[^"]+)"`)},
+	{"sigs.k8s.io/cri-tools", "scripts/payload/main.go", regexp.MustCompile(`crictlVersion = "(v[^"]+)"`)},
 	{"honnef.co/go/tools", "Makefile", regexp.MustCompile(`honnef\.co/go/tools/cmd/staticcheck@(v\S+)`)},
 }
 

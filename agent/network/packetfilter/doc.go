@@ -8,7 +8,7 @@
 // DNS and the world outside are not touched, nor is what comes from there. The
 // node of the sender and the node of the receiver both judge, by different
 // knowledge: a node sees which pods are its own, and a server tells the tenant
-// of every other address, and nothing more.
+// of the other addresses that its pods can reach, and nothing more.
 //
 // The policies' part enforces NetworkPolicy: what comes to a pod is judged by
 // the policies that select it for ingress, what it sends by those that select it

@@ -89,7 +89,7 @@ func (r Record) Check(c *config.Server, of string) error {
 		}
 		if d.rule == said {
 			in.Want = value(flag, had) + ", or the value that it is to change to"
-			if d.name == "default-tenant" {
+			if d.name == "default-tenant" || d.name == "tenant-group" {
 				in.Want += `, "" for none`
 			}
 		}

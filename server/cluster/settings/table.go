@@ -1,7 +1,9 @@
 package settings
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/joinapi"
@@ -54,6 +56,11 @@ func decisions() []decision {
 		{name: "default-tenant", rule: said, servers: true, partitions: true,
 			value: func(c *config.Server) string { return c.DefaultTenant },
 			why:   "without it users of no tenant are in the system space"},
+		{name: "tenant-group", rule: said, servers: true, partitions: true,
+			value: func(c *config.Server) string {
+				return strings.Join(slices.Sorted(slices.Values(c.TenantGroups)), " ")
+			},
+			why: "without it its members lose their tenants, and who has no other is in the system space"},
 		{name: "secrets-encryption", rule: elsewhere, servers: true,
 			value: func(c *config.Server) string { return strconv.FormatBool(c.SecretsEncryption) },
 			why:   "server/cluster/encryption: it can be added, and what is encrypted stays so without it"},

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/server/controlplane/apistorage"
 )
 
 const (
@@ -46,7 +46,7 @@ type stored struct{ storage storage.Interface }
 
 // newStored opens them. destroy ends the connection.
 func newStored(config *storagebackend.ConfigForResource) (_ stored, destroy func(), _ error) {
-	s, destroy, err := factory.Create(*config, nil, nil, leasesPrefix)
+	s, destroy, err := apistorage.Raw(apistorage.Storing{Config: config, Prefix: leasesPrefix})
 	if err != nil {
 		return stored{}, nil, fmt.Errorf("opening the leases of the API servers: %w", err)
 	}
