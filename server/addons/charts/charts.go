@@ -32,6 +32,8 @@ const (
 	// retryMin and retryMax bound the pause after a failure, which doubles.
 	retryMin = 5 * time.Second
 	retryMax = 5 * time.Minute
+	// requestTimeout bounds a request that is no watch: one that nobody answers must not hold a worker for ever.
+	requestTimeout = time.Minute
 )
 
 // Options configure the component.
@@ -82,7 +84,9 @@ func (o Options) run(ctx context.Context) error {
 	if o.Retry == 0 {
 		o.Retry = retryMin
 	}
-	own := inSystem(o.Config, Name)
+	watching := inSystem(o.Config, Name)
+	own := rest.CopyConfig(watching)
+	own.Timeout = requestTimeout
 	c := &controller{options: o, config: inSystem(o.Admin, Name), log: o.Log,
 		archives: archive.New(o.Static)}
 	var err error
@@ -105,7 +109,11 @@ func (o Options) run(ctx context.Context) error {
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.core.CoreV1().Events("")})
 	c.events = broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Name})
-	c.watches = newWatches(ctx, c.meta, c.queue)
+	unbounded, err := metadata.NewForConfig(watching)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	c.watches = newWatches(ctx, unbounded, c.queue)
 	if err := c.watches.charts(); err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ var (
 func (c *controller) sync(ctx context.Context, key types.NamespacedName) (again bool, err error) {
 	got, err := c.objects.Resource(chartResource()).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, c.watches.secrets(key, nil)
+		// Without an event of its end, nobody would look at it again.
+		return c.watches.hasChart(key), c.watches.secrets(key, nil)
 	} else if err != nil {
 		return false, fmt.Errorf("reading it: %w", err)
 	}

@@ -27,15 +27,21 @@ type watches struct {
 
 	mu sync.Mutex
 	// begun are the watches that there are, by kind and namespace.
-	begun map[string]cache.InformerSynced
+	begun map[string]begun
 	// users are the HelmCharts that have values in a Secret.
 	users map[types.NamespacedName]map[types.NamespacedName]bool
+}
+
+// begun is a watch.
+type begun struct {
+	synced cache.InformerSynced
+	found  cache.Store
 }
 
 func newWatches(ctx context.Context, client metadata.Interface,
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName],
 ) *watches {
-	return &watches{ctx: ctx, client: client, queue: queue, begun: map[string]cache.InformerSynced{},
+	return &watches{ctx: ctx, client: client, queue: queue, begun: map[string]begun{},
 		users: map[types.NamespacedName]map[types.NamespacedName]bool{}}
 }
 
@@ -46,6 +52,15 @@ func (w *watches) wait() { w.running.Wait() }
 func (w *watches) charts() error {
 	_, err := w.begin(chartResource(), metav1.NamespaceAll, true, w.anew)
 	return err
+}
+
+// hasChart reports whether the watch of HelmCharts has told of one, and not of its end.
+func (w *watches) hasChart(key types.NamespacedName) bool {
+	w.mu.Lock()
+	found := w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
+	w.mu.Unlock()
+	_, ok, err := found.GetByKey(key.String())
+	return ok && err == nil
 }
 
 // configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
@@ -127,9 +142,9 @@ func (w *watches) begin(of schema.GroupVersionResource, namespace string, first 
 ) (cache.InformerSynced, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := of.String() + " " + namespace
-	if synced, ok := w.begun[key]; ok {
-		return synced, nil
+	key := watchOf(of, namespace)
+	if b, ok := w.begun[key]; ok {
+		return b.synced, nil
 	}
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, of, namespace, 0, cache.Indexers{}, nil).
 		Informer()
@@ -152,9 +167,13 @@ func (w *watches) begin(of schema.GroupVersionResource, namespace string, first 
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", of.Resource, err)
 	}
-	w.begun[key] = handler.HasSynced
+	w.begun[key] = begun{synced: handler.HasSynced, found: informer.GetStore()}
 	w.running.Go(func() { informer.RunWithContext(w.ctx) })
 	return handler.HasSynced, nil
+}
+
+func watchOf(of schema.GroupVersionResource, namespace string) string {
+	return of.String() + " " + namespace
 }
 
 func (w *watches) tell(obj any, changed func(types.NamespacedName)) {
