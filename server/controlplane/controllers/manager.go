@@ -196,10 +196,16 @@ func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]
 	if err != nil {
 		return nil, err
 	}
-	first = append(first, collecting...)
+	checks, err := m.typeChecks(cc)
+	if err != nil {
+		return nil, err
+	}
+	first = append(append(first, collecting...), checks...)
 	descriptors := app.NewControllerDescriptors()
-	delete(descriptors, names.ServiceAccountTokenController)
-	delete(descriptors, names.GarbageCollectorController)
+	for _, made := range []string{names.ServiceAccountTokenController, names.GarbageCollectorController,
+		names.ValidatingAdmissionPolicyStatusController} {
+		delete(descriptors, made)
+	}
 	own, wanted := cc, []string{names.NodeIpamController}
 	if m.copies != "" {
 		own, wanted = withoutCopies(cc, m.copies), ofNodes()

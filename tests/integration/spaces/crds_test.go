@@ -68,6 +68,7 @@ func TestDefinitionsOfTenants(t *testing.T) {
 		{"discovery", testCustomDiscovery},
 		{"watches", testCustomWatches},
 		{"composite", testCompositeDefinitions},
+		{"typechecks", testTypeChecks},
 	} {
 		running.Go(func() {
 			t.Run(c.name, func(t *testing.T) { c.run(t, p, a, b, c.name+".example.com") })
