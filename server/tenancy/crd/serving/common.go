@@ -209,6 +209,8 @@ func (i *instance) served(w http.ResponseWriter, req *http.Request) bool {
 		return true
 	}
 	defer leave()
+	// A request that is over can still write, to a client that reads nothing.
+	defer context.AfterFunc(req.Context(), leave)()
 	s.await(req)
 	if s.left() && req.Context().Err() == nil {
 		return false

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -182,6 +183,35 @@ func TestStoragesEndBehindRequests(t *testing.T) {
 		if code := <-answered; code != http.StatusOK || !storages["b"].isDestroyed() || view.size() != 0 {
 			t.Errorf("the watch is answered with %d, and %d CRDs are left", code, view.size())
 		}
+	})
+}
+
+// TestRequestsThatAreOverHoldNothing: a request that stays in the handler when its context has
+// ended, as one does whose client reads nothing, keeps neither storages nor the handler.
+func TestRequestsThatAreOverHoldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, handlers, storages := commonsOf(t)
+		a := newTenant()
+		follows(t, a, c, "a", served())
+		storages["a"] = newTenantStorage("a")
+		storages["a"].asked, storages["a"].goOn = make(chan struct{}), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan int)
+		go func() { answered <- asksWithin(ctx, a, "get") }()
+		<-storages["a"].asked
+		view := (*handlers)[0].view
+		follows(t, a, c, "a", nil)
+		synctest.Wait()
+		if storages["a"].isDestroyed() || view.size() != 1 {
+			t.Error("a storage ended, or its handler, before the request was over")
+		}
+		cancel()
+		synctest.Wait()
+		if !storages["a"].isDestroyed() || view.size() != 0 {
+			t.Error("a request that is over holds what its tenant left")
+		}
+		close(storages["a"].goOn)
+		<-answered
 	})
 }
 
