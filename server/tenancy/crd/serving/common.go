@@ -181,7 +181,7 @@ type visitKey struct{}
 // visit is a request of one tenant at a handler that several have.
 type visit struct {
 	share *share
-	// leave says that the request needs the share no more. It can be called again.
+	// leave says that the request needs the storages no more. It can be called again.
 	leave func()
 }
 
@@ -203,16 +203,19 @@ func (i *instance) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // served serves a request, unless the tenant's CRD became another one while the request
 // waited: what is written then is to be of the new one.
 func (i *instance) served(w http.ResponseWriter, req *http.Request) bool {
-	s, leave := i.enter(req)
-	if s == nil {
+	v := i.enter(req)
+	if v == nil {
 		i.handler.ServeHTTP(w, req)
 		return true
 	}
-	defer leave()
+	defer v.end()
+	// A request that is over can still write, to a client that reads nothing.
+	defer context.AfterFunc(req.Context(), v.leave)()
+	s := v.share
 	s.await(req)
 	if s.left() && req.Context().Err() == nil {
 		return false
 	}
-	s.common.ServeHTTP(w, req.WithContext(visiting(req.Context(), s, leave)))
+	s.common.ServeHTTP(w, req.WithContext(visiting(req.Context(), s, v.leave)))
 	return true
 }

@@ -220,8 +220,12 @@ func asking(t *testing.T, s *share) context.Context { return visiting(t.Context(
 // asks sends a request for foos to an instance.
 func asks(t *testing.T, i *instance, verb string) int {
 	t.Helper()
+	return asksWithin(t.Context(), i, verb)
+}
+
+func asksWithin(ctx context.Context, i *instance, verb string) int {
 	info := &request.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: foos.Group, Resource: foos.Resource}
-	req := httptest.NewRequestWithContext(request.WithRequestInfo(t.Context(), info), http.MethodGet, "/", nil)
+	req := httptest.NewRequestWithContext(request.WithRequestInfo(ctx, info), http.MethodGet, "/", nil)
 	answer := httptest.NewRecorder()
 	i.ServeHTTP(answer, req)
 	return answer.Code

@@ -33,10 +33,12 @@ type share struct {
 
 	begin sync.Once
 
-	mu       sync.Mutex
-	running  int
-	closed   bool
-	storages map[*inShares]*stored
+	// running are the requests that can need the storages, inside those that are in the
+	// handler. gone is set when the tenant has none of them any more.
+	mu              sync.Mutex
+	running, inside int
+	closed, gone    bool
+	storages        map[*inShares]*stored
 }
 
 // stored is the storage of a version of a resource of one tenant.
@@ -80,28 +82,38 @@ func (i *instance) follow(
 
 // enter finds the share that serves a request, nil if the tenant's own handler does. Until
 // the request leaves it, handler and storages stay.
-func (i *instance) enter(req *http.Request) (s *share, leave func()) {
+func (i *instance) enter(req *http.Request) *visit {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	return i.hold(info.Resource + "." + info.APIGroup)
 }
 
-func (i *instance) hold(name string) (s *share, leave func()) {
+func (i *instance) hold(name string) *visit {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	if s = i.shares[name]; s == nil {
-		return nil, nil
+	s := i.shares[name]
+	if s == nil {
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running++
-	return s, sync.OnceFunc(func() {
+	s.inside++
+	return &visit{share: s, leave: sync.OnceFunc(func() {
 		s.mu.Lock()
 		s.running--
 		s.endedWith()
-	})
+	})}
+}
+
+// end is called when the request has returned from the handler.
+func (v *visit) end() {
+	v.leave()
+	v.share.mu.Lock()
+	v.share.inside--
+	v.share.endedWith()
 }
 
 // left reports whether the tenant has the share no more.
@@ -119,18 +131,23 @@ func (s *share) close() {
 	s.endedWith()
 }
 
-// endedWith unlocks the share, and ends it if that was the last that needs it. Neither the
-// request nor those who follow the CRDs of other tenants wait for the storages.
+// endedWith unlocks the share, and ends what nobody needs any more. Neither the request nor
+// those who follow the CRDs of other tenants wait for the storages. The handler is held until
+// a request returns, be it over: what it is answered is not to say whether others have it.
 func (s *share) endedWith() {
-	ended, storages := s.closed && s.running == 0, s.storages
-	if ended {
-		s.storages = nil
+	var storages map[*inShares]*stored
+	if s.closed && s.running == 0 {
+		storages, s.storages = s.storages, nil
 	}
+	left := s.closed && s.inside == 0 && !s.gone
+	s.gone = s.gone || left
 	s.mu.Unlock()
-	if !ended {
+	if left {
+		s.common.commons.ended(s.common)
+	}
+	if len(storages) == 0 {
 		return
 	}
-	s.common.commons.ended(s.common)
 	go func() {
 		for _, of := range storages {
 			of.destroy()
@@ -180,11 +197,12 @@ func (s *share) await(req *http.Request) {
 func (i *instance) GetCustomResourceListerCollectionDeleter(
 	crd *apiextensionsv1.CustomResourceDefinition,
 ) (finalizer.ListerCollectionDeleter, error) {
-	s, leave := i.hold(crd.Name)
-	if s == nil {
+	v := i.hold(crd.Name)
+	if v == nil {
 		return i.handler.GetCustomResourceListerCollectionDeleter(crd)
 	}
-	defer leave()
+	defer v.end()
+	s := v.share
 	s.begin.Do(s.common.make)
 	all, err := s.common.GetCustomResourceListerCollectionDeleter(s.common.crd)
 	if err != nil {

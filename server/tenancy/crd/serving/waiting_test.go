@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -185,6 +186,38 @@ func TestStoragesEndBehindRequests(t *testing.T) {
 	})
 }
 
+// TestRequestsThatAreOverHoldNothing: a request that stays in the handler when its context has
+// ended, as one does whose client reads nothing, holds no storage. It holds the handler, as
+// another tenant would that has the same.
+func TestRequestsThatAreOverHoldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, handlers, storages := commonsOf(t)
+		a := newTenant()
+		follows(t, a, c, "a", served())
+		storages["a"] = newTenantStorage("a")
+		storages["a"].asked, storages["a"].goOn = make(chan struct{}), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan int)
+		go func() { answered <- asksWithin(ctx, a, "get") }()
+		<-storages["a"].asked
+		view := (*handlers)[0].view
+		follows(t, a, c, "a", nil)
+		synctest.Wait()
+		if storages["a"].isDestroyed() || view.size() != 1 {
+			t.Error("a storage ended, or its handler, before the request was over")
+		}
+		cancel()
+		synctest.Wait()
+		if !storages["a"].isDestroyed() || view.size() != 1 {
+			t.Error("a request that is over holds a storage, or no handler")
+		}
+		close(storages["a"].goOn)
+		if <-answered; view.size() != 0 {
+			t.Error("the handler stays")
+		}
+	})
+}
+
 // TestNobodyWaitsForTheEndOfStorages: neither who follows the CRDs of all tenants nor a
 // request waits until what a tenant left is destroyed.
 func TestNobodyWaitsForTheEndOfStorages(t *testing.T) {
@@ -197,7 +230,7 @@ func TestNobodyWaitsForTheEndOfStorages(t *testing.T) {
 			storages["a"].destroying = time.Hour
 			began, leave := time.Now(), func() {}
 			if held {
-				_, leave = a.hold("foos.example.com")
+				leave = a.hold("foos.example.com").end
 			}
 			follows(t, a, c, "a", nil)
 			leave()

@@ -66,7 +66,8 @@ func (w *watches) serve(
 		cut() // it has changed before anybody could know of this watch
 	}
 	serve(rw, req.WithContext(ctx))
-	if ctx.Err() != nil && req.Context().Err() == nil {
+	// What it watched can end before it is cut.
+	if req.Context().Err() == nil && (ctx.Err() != nil || w.now(by) != this.serving) {
 		expire(rw)
 	}
 }

@@ -87,3 +87,27 @@ func TestWatchesEndWhenAnotherDefinitionServes(t *testing.T) {
 		t.Errorf("remembered: %v", w.running)
 	}
 }
+
+// TestWatchesOfWhatEndedFirst: a watch ends with 410 also when the storage of the CRD that
+// serves no more ends before it is cut, and one that ends by itself does not.
+func TestWatchesOfWhatEndedFirst(t *testing.T) {
+	for _, goes := range []bool{true, false} {
+		source := crd.Local
+		w := watches{serving: func(string, schema.GroupResource) (crd.Source,
+			*apiextensionsv1.CustomResourceDefinition) {
+			return source, &apiextensionsv1.CustomResourceDefinition{}
+		}}
+		answer := httptest.NewRecorder()
+		w.serve(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), "a", foos,
+			func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				rw.WriteHeader(http.StatusOK)
+				if goes {
+					source = crd.System // whoever is told of it cuts later
+				}
+			})
+		if expired := strings.Contains(answer.Body.String(), string(metav1.StatusReasonExpired)); expired != goes {
+			t.Errorf("another CRD serves: %t, the watch ended with %q", goes, answer.Body)
+		}
+	}
+}
