@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,7 +117,7 @@ type reader struct {
 	// takes is how long it is made.
 	takes  time.Duration
 	made   int
-	serves int
+	serves atomic.Int32
 }
 
 // ServeHTTP implements http.Handler.
@@ -125,7 +126,7 @@ func (r *reader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.NotFound(w, req)
 		return
 	}
-	r.serves++
+	r.serves.Add(1)
 	info, _ := request.RequestInfoFrom(req.Context())
 	switch info.Verb {
 	case "create":
@@ -249,7 +250,7 @@ func equalCRDsHaveOneHandler(t *testing.T) {
 			}
 		}
 	}
-	if served := (*handlers)[0].serves; served != 4 {
+	if served := (*handlers)[0].serves.Load(); served != 4 {
 		t.Errorf("the handler that they have in common served %d of 4 requests", served)
 	}
 	*handlers = (*handlers)[:1] // without what was made for the time

@@ -83,7 +83,7 @@ func waits(
 	go func() { answered <- asks(t, i, verb) }()
 	time.Sleep(after)
 	synctest.Wait()
-	first := (*handlers)[0].serves
+	first := (*handlers)[0].serves.Load()
 	now := follows(t, i, c, "a", to())
 	if verb == "watch" && now != nil {
 		time.Sleep(time.Minute)
@@ -93,7 +93,7 @@ func waits(
 	if code != want {
 		t.Errorf("answered with %d, want %d", code, want)
 	}
-	if now != was && (*handlers)[0].serves != first {
+	if now != was && (*handlers)[0].serves.Load() != first {
 		t.Error("it is answered by what the tenant had")
 	}
 	took := time.Since(began)
