@@ -163,15 +163,16 @@ func (c *controller) laneOf(key string) (l *lane, own bool) {
 	return c.ofSystem, false
 }
 
-// flowOf is the tenant whose space an access is to.
-func (c *controller) flowOf(key string) string {
+// flowOf is the tenant whose space an access is to, and whether the access is there. Of one that is gone it is the
+// space that it was in.
+func (c *controller) flowOf(key string) (of string, there bool) {
 	if obj, there, err := c.known.GetByKey(key); err == nil && there {
 		if a, ok := obj.(*tenantapi.TenantAccess); ok {
-			return a.To()
+			return a.To(), true
 		}
 	}
-	of, _ := space.SplitClusterName(key)
-	return of
+	of, _ = space.SplitClusterName(key)
+	return of, false
 }
 
 // kept is what is kept of an access. Updates without managed fields leave them, and those of the status all
