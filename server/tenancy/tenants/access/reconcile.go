@@ -179,6 +179,10 @@ func (w *work) keep(ctx context.Context, now time.Time) (*credentials, error) {
 	if err := w.mayGive(ctx, t); err != nil {
 		return nil, err
 	}
+	if err := w.sameNamespaces(ctx); err != nil {
+		return nil, err
+	}
+	a = w.a
 	// Before anything is bound for a Secret that cannot be. What was bound is what the access
 	// says, also without it.
 	secret, cannot := w.find(ctx)
