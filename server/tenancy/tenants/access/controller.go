@@ -176,7 +176,7 @@ func (c *controller) flowOf(key string) (of string, there bool) {
 }
 
 // kept is what is kept of an access. Updates without managed fields leave them, and those of the status all
-// metadata: users of a tenant can make these as large as an object can be.
+// metadata: users of a tenant can make these as large as an object can be. Of theirs nothing but the status is updated.
 func kept(obj any) (any, error) {
 	a, ok := obj.(*tenantapi.TenantAccess)
 	if !ok {
@@ -184,7 +184,7 @@ func kept(obj any) (any, error) {
 	}
 	a.ManagedFields = nil
 	if of, _ := a.Of(); !space.IsSystem(of) {
-		a.Labels, a.Annotations, a.OwnerReferences = nil, nil, nil
+		a.Labels, a.Annotations, a.OwnerReferences, a.Finalizers, a.GenerateName = nil, nil, nil, nil, ""
 	}
 	return a, nil
 }

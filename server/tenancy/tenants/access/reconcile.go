@@ -258,7 +258,7 @@ func (w *work) place(ctx context.Context) error {
 // end takes away what an access gave, and lets it go.
 func (w *work) end(ctx context.Context) error {
 	a := w.a
-	if !slices.Contains(a.Finalizers, tenantapi.AccessFinalizer) {
+	if w.isOwn || !slices.Contains(a.Finalizers, tenantapi.AccessFinalizer) {
 		return nil
 	}
 	if err := w.release(ctx); err != nil {

@@ -152,10 +152,11 @@ func secretAt(at [3]string) *metav1.PartialObjectMetadata {
 
 // TestLittleIsKeptOfOwnAccesses: what users of a tenant write beside what an access says is not kept.
 func TestLittleIsKeptOfOwnAccesses(t *testing.T) {
-	for name, want := range map[string]int{"x": 3, "x.team-a.tenant": 0} {
+	for name, want := range map[string]int{"x": 5, "x.team-a.tenant": 0} {
 		a := newAccess()
 		a.Name, a.Labels, a.Annotations = name, map[string]string{"a": "b"}, map[string]string{"a": "b"}
 		a.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
+		a.Finalizers, a.GenerateName = []string{"a/b"}, "x"
 		a.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 		spec := a.Spec.DeepCopy()
 		obj, err := kept(a)
@@ -163,7 +164,8 @@ func TestLittleIsKeptOfOwnAccesses(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatalf("%T, %v", obj, err)
 		}
-		if got := len(is.Labels) + len(is.Annotations) + len(is.OwnerReferences); got != want ||
+		if got := len(is.Labels) + len(is.Annotations) + len(is.OwnerReferences) + len(is.Finalizers) +
+			len(is.GenerateName); got != want ||
 			len(is.ManagedFields) > 0 || is.Name != name || !apiequality.Semantic.DeepEqual(&is.Spec, spec) {
 			t.Errorf("%s is kept as %+v", name, is)
 		}
