@@ -61,6 +61,9 @@ const (
 	ReasonTerminating = "TenantTerminating"
 	// ReasonCordoned is one in a space that is cordoned: nothing new is given out there.
 	ReasonCordoned = "TenantCordoned"
+	// ReasonNamespace is one in a space of which a namespace has been made again: what whoever made the access may do
+	// in it has not been looked at.
+	ReasonNamespace = "NamespaceReplaced"
 	// ReasonSecretTaken is an access whose Secret is there and somebody else's.
 	ReasonSecretTaken = "SecretTaken"
 	// ReasonExpired is an access that has ended.
@@ -159,6 +162,17 @@ type TenantAccessStatus struct {
 	ExpirationTimestamp *metav1.Time `json:"expirationTimestamp,omitempty" protobuf:"bytes,3,opt,name=expirationTimestamp"`
 	// Binding is that of the role in the space of the tenant, nil if there is none.
 	Binding *AccessBinding `json:"binding,omitempty" protobuf:"bytes,4,opt,name=binding"`
+	// Namespaces are those that an access in the space of a tenant says, as they were when the rights of whoever made
+	// or changed it were looked at.
+	Namespaces []AccessNamespace `json:"namespaces,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,5,rep,name=namespaces"`
+}
+
+// AccessNamespace is a namespace of a space, which another one of its name is not.
+type AccessNamespace struct {
+	Name string    `json:"name" protobuf:"bytes,1,opt,name=name"`
+	UID  types.UID `json:"uid" protobuf:"bytes,2,opt,name=uid"`
+	// Generation is that of the access then.
+	Generation int64 `json:"generation,omitempty" protobuf:"varint,3,opt,name=generation"`
 }
 
 // AccessBinding names a RoleBinding of a space, or a ClusterRoleBinding if it is in no namespace.
@@ -204,6 +218,9 @@ func (AccessSecret) OpenAPIModelName() string { return modelName("AccessSecret")
 
 // OpenAPIModelName names the model in OpenAPI documents.
 func (AccessBinding) OpenAPIModelName() string { return modelName("AccessBinding") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (AccessNamespace) OpenAPIModelName() string { return modelName("AccessNamespace") }
 
 var (
 	_ runtime.Object            = &TenantAccess{}

@@ -67,7 +67,8 @@ func fullAccess() *TenantAccess {
 			Secret: AccessSecret{Namespace: "argocd", Name: "s", Format: FormatArgoCD,
 				Labels: map[string]string{"a": "b"}}, Server: "https://a4s.example.com"},
 		Status: TenantAccessStatus{Conditions: []metav1.Condition{{Type: AccessReady, Status: metav1.ConditionTrue}},
-			TenantUID: "u", ExpirationTimestamp: &at, Binding: &AccessBinding{Namespace: "default", Name: "b"}},
+			TenantUID: "u", ExpirationTimestamp: &at, Binding: &AccessBinding{Namespace: "default", Name: "b"},
+			Namespaces: []AccessNamespace{{Name: "default", UID: "v", Generation: 2}}},
 	}
 }
 

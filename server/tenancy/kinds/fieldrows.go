@@ -86,7 +86,7 @@ func FieldRows() []Fields {
 		fields("", "ServiceAccount", own("", "secrets imagePullSecrets automountServiceAccountToken")),
 		fields("", "TenantAccess",
 			own("spec", "tenant user groups serviceAccount role namespace expirationSeconds expires secret server"),
-			systems("status", "conditions tenantUID expirationTimestamp binding",
+			systems("status", "conditions tenantUID expirationTimestamp binding namespaces",
 				"the system deletes the binding that it names, and says by it what it gave out")),
 		fields("", "TenantUsage", systems("", "usage", counted)),
 

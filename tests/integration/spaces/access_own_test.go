@@ -53,6 +53,7 @@ func TestTenantAccessInASpace(t *testing.T) {
 	t.Run("who may make one", d.testRights)
 	t.Run("who may change one", d.testChanges)
 	t.Run("a role that is not there", d.testNoRole)
+	t.Run("a namespace that is made again", d.testNamespaceAgain)
 	t.Run("what it cannot say", d.testRefused)
 	t.Run("the status is the system's", d.testStatus)
 	t.Run("Secrets of others stay", d.testTaken)

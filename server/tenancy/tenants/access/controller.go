@@ -163,19 +163,20 @@ func (c *controller) laneOf(key string) (l *lane, own bool) {
 	return c.ofSystem, false
 }
 
-// flowOf is the tenant whose space an access is to.
-func (c *controller) flowOf(key string) string {
+// flowOf is the tenant whose space an access is to, and whether the access is there. Of one that is gone it is the
+// space that it was in.
+func (c *controller) flowOf(key string) (of string, there bool) {
 	if obj, there, err := c.known.GetByKey(key); err == nil && there {
 		if a, ok := obj.(*tenantapi.TenantAccess); ok {
-			return a.To()
+			return a.To(), true
 		}
 	}
-	of, _ := space.SplitClusterName(key)
-	return of
+	of, _ = space.SplitClusterName(key)
+	return of, false
 }
 
 // kept is what is kept of an access. Updates without managed fields leave them, and those of the status all
-// metadata: users of a tenant can make these as large as an object can be.
+// metadata: users of a tenant can make these as large as an object can be. Of theirs nothing but the status is updated.
 func kept(obj any) (any, error) {
 	a, ok := obj.(*tenantapi.TenantAccess)
 	if !ok {
@@ -183,7 +184,7 @@ func kept(obj any) (any, error) {
 	}
 	a.ManagedFields = nil
 	if of, _ := a.Of(); !space.IsSystem(of) {
-		a.Labels, a.Annotations, a.OwnerReferences = nil, nil, nil
+		a.Labels, a.Annotations, a.OwnerReferences, a.Finalizers, a.GenerateName = nil, nil, nil, nil, ""
 	}
 	return a, nil
 }

@@ -179,6 +179,10 @@ func (w *work) keep(ctx context.Context, now time.Time) (*credentials, error) {
 	if err := w.mayGive(ctx, t); err != nil {
 		return nil, err
 	}
+	if err := w.sameNamespaces(ctx); err != nil {
+		return nil, err
+	}
+	a = w.a
 	// Before anything is bound for a Secret that cannot be. What was bound is what the access
 	// says, also without it.
 	secret, cannot := w.find(ctx)
@@ -254,7 +258,7 @@ func (w *work) place(ctx context.Context) error {
 // end takes away what an access gave, and lets it go.
 func (w *work) end(ctx context.Context) error {
 	a := w.a
-	if !slices.Contains(a.Finalizers, tenantapi.AccessFinalizer) {
+	if w.isOwn || !slices.Contains(a.Finalizers, tenantapi.AccessFinalizer) {
 		return nil
 	}
 	if err := w.release(ctx); err != nil {

@@ -46,6 +46,15 @@ func (t *turns) add(of, key string) {
 	t.queue.AddAfter(of, time.Until(f.next))
 }
 
+// drop takes an access out that is gone: its turn would be one for nothing.
+func (t *turns) drop(of, key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.flows[of]; f != nil {
+		f.keys = slices.DeleteFunc(f.keys, func(has string) bool { return has == key })
+	}
+}
+
 // get waits for an access. done has to be called with its flow. It returns false when there will be no more.
 func (t *turns) get() (of, key string, more bool) {
 	for {
@@ -104,14 +113,20 @@ func newLane(pace, limit, maxWait time.Duration) *lane {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minWait, maxWait))}
 }
 
-// sort gives what is in the queue to the flows that it is of, until that is shut down.
-func (l *lane) sort(flowOf func(key string) string) {
+// sort gives what is in the queue to the flows that it is of, until that is shut down. What is gone waits in none: so
+// a flow is no longer than what is there, however fast its accesses are made and deleted.
+func (l *lane) sort(flowOf func(key string) (of string, there bool)) {
 	for {
 		key, stop := l.queue.Get()
 		if stop {
 			return
 		}
-		l.turns.add(flowOf(key), key)
+		if of, there := flowOf(key); there {
+			l.turns.add(of, key)
+		} else {
+			l.turns.drop(of, key)
+			l.queue.Forget(key)
+		}
 		l.queue.Done(key)
 	}
 }

@@ -71,8 +71,9 @@ func TestFlowOfAnAccess(t *testing.T) {
 	defer c.ofSystem.shutDown()
 	defer c.own.shutDown()
 	c.known, _ = c.informer()
-	for key, want := range map[string]string{"argocd": "own=false team-a", "argocd.team-b.tenant": "own=true team-b",
-		"gone.team-b.tenant": "own=true team-b", "gone": "own=false system"} {
+	for key, want := range map[string]string{"argocd": "own=false team-a true",
+		"argocd.team-b.tenant": "own=true team-b true", "gone.team-b.tenant": "own=true team-b false",
+		"gone": "own=false system false"} {
 		a := newAccess() // of team-a
 		a.Name = key
 		if key[:4] != "gone" {
@@ -81,7 +82,8 @@ func TestFlowOfAnAccess(t *testing.T) {
 			}
 		}
 		_, own := c.laneOf(key)
-		if got := fmt.Sprintf("own=%v %s", own, c.flowOf(key)); got != want {
+		of, there := c.flowOf(key)
+		if got := fmt.Sprintf("own=%v %s %v", own, of, there); got != want {
 			t.Errorf("%s: %s, want %s", key, got, want)
 		}
 	}
@@ -150,10 +152,11 @@ func secretAt(at [3]string) *metav1.PartialObjectMetadata {
 
 // TestLittleIsKeptOfOwnAccesses: what users of a tenant write beside what an access says is not kept.
 func TestLittleIsKeptOfOwnAccesses(t *testing.T) {
-	for name, want := range map[string]int{"x": 3, "x.team-a.tenant": 0} {
+	for name, want := range map[string]int{"x": 5, "x.team-a.tenant": 0} {
 		a := newAccess()
 		a.Name, a.Labels, a.Annotations = name, map[string]string{"a": "b"}, map[string]string{"a": "b"}
 		a.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
+		a.Finalizers, a.GenerateName = []string{"a/b"}, "x"
 		a.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 		spec := a.Spec.DeepCopy()
 		obj, err := kept(a)
@@ -161,9 +164,52 @@ func TestLittleIsKeptOfOwnAccesses(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatalf("%T, %v", obj, err)
 		}
-		if got := len(is.Labels) + len(is.Annotations) + len(is.OwnerReferences); got != want ||
+		if got := len(is.Labels) + len(is.Annotations) + len(is.OwnerReferences) + len(is.Finalizers) +
+			len(is.GenerateName); got != want ||
 			len(is.ManagedFields) > 0 || is.Name != name || !apiequality.Semantic.DeepEqual(&is.Spec, spec) {
 			t.Errorf("%s is kept as %+v", name, is)
 		}
 	}
+}
+
+// TestGoneAccesses: what a tenant makes and deletes at once takes no turn, or its users could make any number wait:
+// for more than they may have at a time, and for looking through them the accesses of all other tenants, too.
+func TestGoneAccesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &controller{ofSystem: newLane(0, limit, maxWait), own: newLane(ownPace, ownLimit, maxOwnWait),
+			some: newEvent(), someOwn: newEvent()}
+		c.known, _ = c.informer()
+		go c.own.sort(c.flowOf)
+		defer c.ofSystem.shutDown()
+		defer c.own.shutDown()
+		stays := newAccess()
+		stays.Name = "stays.team-b.tenant"
+		if err := c.known.Add(stays); err != nil {
+			t.Fatal(err)
+		}
+		c.own.queue.Add(stays.Name)
+		synctest.Wait()
+		for i := range 100 {
+			a := newAccess()
+			a.Name = fmt.Sprintf("x%d.team-b.tenant", i)
+			for _, change := range []func(any) error{c.known.Add, c.known.Delete} {
+				if err := change(a); err != nil {
+					t.Fatal(err)
+				}
+				c.own.queue.Add(a.Name)
+				synctest.Wait()
+			}
+			c.own.queue.AddRateLimited(a.Name) // as one that could not be done
+		}
+		time.Sleep(2 * maxOwnWait)
+		synctest.Wait()
+		if has := c.own.turns.flows["team-b"].keys; !slices.Equal(has, []string{stays.Name}) {
+			t.Errorf("%d accesses wait for their turn, %q", len(has), has[:min(2, len(has))])
+		}
+		for i := range 100 {
+			if n := c.own.queue.NumRequeues(fmt.Sprintf("x%d.team-b.tenant", i)); n > 0 {
+				t.Fatalf("the failures of one that is gone are remembered: %d", n)
+			}
+		}
+	})
 }

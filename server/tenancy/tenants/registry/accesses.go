@@ -37,6 +37,8 @@ const (
 	mostLabels = 16
 	// mostURL bounds the URL of the API.
 	mostURL = 512
+	// mostRole bounds the name of a role, which upstream does not.
+	mostRole = space.MaxClusterName
 )
 
 // accessStorage returns the REST storage of accesses and of their status.
@@ -70,7 +72,15 @@ func prepareNewAccess(a *tenantapi.TenantAccess) {
 	if !inSpace(a) && !slices.Contains(a.Finalizers, tenantapi.AccessFinalizer) {
 		a.Finalizers = append(a.Finalizers, tenantapi.AccessFinalizer)
 	}
+	withoutFinalizer(a)
 	setAccessDefaults(a)
+}
+
+// withoutFinalizer takes the system's finalizer from an access in the space of a tenant, where nothing would ever do.
+func withoutFinalizer(a *tenantapi.TenantAccess) {
+	if inSpace(a) {
+		a.Finalizers = slices.DeleteFunc(a.Finalizers, func(f string) bool { return f == tenantapi.AccessFinalizer })
+	}
 }
 
 // inSpace reports whether an access is in the space of a tenant. What it gave is in the same space, and goes
@@ -82,6 +92,7 @@ func inSpace(a *tenantapi.TenantAccess) bool {
 
 func prepareChangedAccess(a, was *tenantapi.TenantAccess) {
 	a.Status, a.Generation = was.Status, was.Generation
+	withoutFinalizer(a)
 	setAccessDefaults(a)
 	if !apiequality.Semantic.DeepEqual(a.Spec, was.Spec) {
 		a.Generation++
@@ -119,6 +130,9 @@ func checkAccess(_ context.Context, a, was *tenantapi.TenantAccess) field.ErrorL
 	if role := a.Spec.Role; role != "" {
 		for _, problem := range content.IsPathSegmentName(role) {
 			errs = append(errs, field.Invalid(spec.Child("role"), role, problem))
+		}
+		if len(role) > mostRole {
+			errs = append(errs, field.TooLong(spec.Child("role"), role, mostRole))
 		}
 	} else if a.Spec.Namespace != "" {
 		errs = append(errs, field.Required(spec.Child("role"), "name the role that they have in the namespace"))

@@ -140,6 +140,14 @@ func TestValidateOwnAccess(t *testing.T) {
 	if len(a.Finalizers) > 0 || a.To() != "team-a" {
 		t.Errorf("%+v", a)
 	}
+	for name, prepare := range map[string]func(*tenantapi.TenantAccess){"made": prepareNewAccess,
+		"changed": func(a *tenantapi.TenantAccess) { prepareChangedAccess(a, newOwnAccess()) }} {
+		said := newOwnAccess()
+		said.Finalizers = []string{"a/b", tenantapi.AccessFinalizer}
+		if prepare(said); !slices.Equal(said.Finalizers, []string{"a/b"}) {
+			t.Errorf("%s, it waits for nobody by %q", name, said.Finalizers)
+		}
+	}
 	for name, tc := range map[string]struct {
 		change func(*tenantapi.TenantAccess)
 		field  string
@@ -159,6 +167,9 @@ func TestValidateOwnAccess(t *testing.T) {
 			a.Spec.User, a.Spec.ServiceAccount = "", &tenantapi.AccessAccount{Namespace: "default", Name: "x"}
 			a.Spec.ExpirationSeconds = limit(86401)
 		}, ""},
+		"a long role": {func(a *tenantapi.TenantAccess) {
+			a.Spec.Role = strings.Repeat("x", 254)
+		}, "spec.role"},
 		"its admin": {func(a *tenantapi.TenantAccess) { a.Spec.User = "admin" }, "spec.user"},
 		"masters": {func(a *tenantapi.TenantAccess) {
 			a.Spec.Groups = []string{"system:masters"}

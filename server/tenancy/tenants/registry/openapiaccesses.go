@@ -82,6 +82,16 @@ func addAccesses(m *apimodels.Builder) {
 				metav1.Time{}.OpenAPIModelName()),
 			"binding": m.Optional("The binding of the role in the space of the tenant.",
 				tenantapi.AccessBinding{}.OpenAPIModelName()),
+			"namespaces": apimodels.Merged("The namespaces that an access in the space of a tenant says, as they were "+
+				"when rights in them were looked at.", "name",
+				m.Ref("", tenantapi.AccessNamespace{}.OpenAPIModelName())),
+		})
+	m.Add(tenantapi.AccessNamespace{}.OpenAPIModelName(),
+		"AccessNamespace is a namespace of a space, which another one of its name is not.",
+		[]string{"name", "uid"}, map[string]spec.Schema{
+			"name":       apimodels.Text("The name of the namespace."),
+			"uid":        apimodels.Text("The UID of the namespace."),
+			"generation": apimodels.Number("The generation of the access when rights were looked at."),
 		})
 	m.Add(tenantapi.AccessBinding{}.OpenAPIModelName(),
 		"AccessBinding names a RoleBinding of a space, or a ClusterRoleBinding if it is in no namespace.",
