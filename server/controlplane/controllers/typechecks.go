@@ -124,7 +124,8 @@ func (c *typeChecks) sync(ctx context.Context, name string, last bool) error {
 	checker := &validating.TypeChecker{SchemaResolver: c.builtin.Combine(kinds), RestMapper: kinds}
 	warnings := checker.Check(policy)
 	if err := kinds.failed; err != nil {
-		c.log.WithError(err).WithField("tenant", tenant).Warnf("Checking types in ValidatingAdmissionPolicy %s", native)
+		c.log.WithError(err).WithField("tenant", tenant).Warnf("Checking types in ValidatingAdmissionPolicy %s",
+			native)
 		if !last {
 			return err
 		}

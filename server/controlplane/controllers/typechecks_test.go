@@ -63,7 +63,8 @@ func TestKindsThatCannotBeRead(t *testing.T) {
 		asked++
 		return nil, failure
 	})
-	if _, err := kinds.KindsFor(schema.GroupVersionResource{Version: "v1", Resource: "pods"}); err == nil || asked > 0 {
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	if _, err := kinds.KindsFor(pods); err == nil || asked > 0 {
 		t.Errorf("%v; the space was asked %d times for kinds of Kubernetes", err, asked)
 	}
 	_, err := kinds.KindsFor(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "foos"})
@@ -71,8 +72,8 @@ func TestKindsThatCannotBeRead(t *testing.T) {
 		t.Errorf("%v, %v", err, kinds.failed)
 	}
 	kinds.failed = nil
-	if _, err := kinds.ResolveSchema(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}); err == nil ||
-		!errors.Is(kinds.failed, failure) || asked != 1 {
+	foo := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
+	if _, err := kinds.ResolveSchema(foo); err == nil || !errors.Is(kinds.failed, failure) || asked != 1 {
 		t.Errorf("%v, %v, asked %d times", err, kinds.failed, asked)
 	}
 }

@@ -16,6 +16,8 @@ type Size struct {
 	// convert and document, with some kilobytes in all, however short it is
 	// written down.
 	Schemas int64
+	// Patterns is the length of the programs that its regular expressions compile to, each of which counts once.
+	Patterns int64
 }
 
 // Bounds limit the CRDs of one tenant.
@@ -40,51 +42,59 @@ const (
 func BoundsFor(crds, bytes int64) Bounds {
 	return Bounds{
 		CRDs: max(crds, fewest),
-		All:  Size{Bytes: math.MaxInt64, Schemas: bytes / bytesOfSchema},
-		One:  Size{Bytes: 2 << 20, Schemas: 40_000},
+		All:  Size{Bytes: math.MaxInt64, Schemas: bytes / bytesOfSchema, Patterns: stepsOfAll},
+		One:  Size{Bytes: 2 << 20, Schemas: 40_000, Patterns: stepsOfOne},
 	}
 }
 
 // SizeOf is the size of a CRD.
 func SizeOf(crd *apiextensionsv1.CustomResourceDefinition) Size {
 	size := Size{Bytes: int64(crd.Spec.Size())}
+	patterns := map[string]bool{}
 	for i := range crd.Spec.Versions {
 		if v := &crd.Spec.Versions[i]; v.Schema != nil {
-			size.Schemas += schemasIn(v.Schema.OpenAPIV3Schema)
+			size.Schemas += schemasIn(v.Schema.OpenAPIV3Schema, patterns)
 		}
+	}
+	for pattern := range patterns {
+		size.Patterns += steps(pattern)
 	}
 	return size
 }
 
-func schemasIn(s *apiextensionsv1.JSONSchemaProps) int64 {
+// schemasIn counts a schema and those in it, and collects their patterns.
+func schemasIn(s *apiextensionsv1.JSONSchemaProps, patterns map[string]bool) int64 {
 	if s == nil {
 		return 0
 	}
-	n := 1 + schemasIn(s.Not)
+	if s.Pattern != "" {
+		patterns[s.Pattern] = true
+	}
+	n := 1 + schemasIn(s.Not, patterns)
 	for _, list := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf} {
 		for i := range list {
-			n += schemasIn(&list[i])
+			n += schemasIn(&list[i], patterns)
 		}
 	}
 	for _, named := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties,
 		s.PatternProperties, s.Definitions} {
 		for _, of := range named {
-			n += schemasIn(&of)
+			n += schemasIn(&of, patterns)
 		}
 	}
 	for _, other := range []*apiextensionsv1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
 		if other != nil {
-			n += schemasIn(other.Schema)
+			n += schemasIn(other.Schema, patterns)
 		}
 	}
 	if s.Items != nil {
-		n += schemasIn(s.Items.Schema)
+		n += schemasIn(s.Items.Schema, patterns)
 		for i := range s.Items.JSONSchemas {
-			n += schemasIn(&s.Items.JSONSchemas[i])
+			n += schemasIn(&s.Items.JSONSchemas[i], patterns)
 		}
 	}
 	for _, d := range s.Dependencies {
-		n += schemasIn(d.Schema)
+		n += schemasIn(d.Schema, patterns)
 	}
 	return n
 }

@@ -26,7 +26,8 @@ func (d *ownAccess) testNamespaceAgain(t *testing.T) {
 			can("get,create,update,patch", "", "tenantaccesses")}},
 		{"the right to create serviceaccounts/token of deployer in the namespace apps", "apps",
 			[]rbacv1.PolicyRule{can("create", "", "serviceaccounts/token"),
-				can("create", rbacv1.GroupName, "rolebindings"), can("bind", rbacv1.GroupName, "clusterroles", "edit")}},
+				can("create", rbacv1.GroupName, "rolebindings"),
+				can("bind", rbacv1.GroupName, "clusterroles", "edit")}},
 		{"the right to create secrets in the namespace default", "default",
 			[]rbacv1.PolicyRule{can("create", "", "secrets")}},
 	})

@@ -28,8 +28,8 @@ func testTypeChecks(t *testing.T, p *plane, a, b *space, group string) {
 			code, _ := do(t, c.in.config, http.MethodGet, "/openapi/v3/apis/"+c.group+"/"+gvr.Version, "", nil)
 			return code == http.StatusOK, nil
 		})
-		for name, expression := range map[string]string{"size": "object.spec.size > 1", "color": "object.spec.color == ''",
-			"param": "params.spec.color == ''"} {
+		for name, expression := range map[string]string{"size": "object.spec.size > 1",
+			"color": "object.spec.color == ''", "param": "params.spec.color == ''"} {
 			post(t, c.in.config, registration+"validatingadmissionpolicies", fmt.Sprintf(
 				`{"metadata":{"name":"%s.%s"},"spec":{"paramKind":{"apiVersion":"%s/v1","kind":"Foo"},
 				"matchConstraints":{"resourceRules":[{"apiGroups":["%s"],"apiVersions":["v1"],"operations":["CREATE"],

@@ -53,7 +53,8 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 	}
 	if before, ok := old.(*apiextensions.CustomResourceDefinition); ok {
-		if was, err := sizeOf(before); err == nil && size.Bytes <= was.Bytes && size.Schemas <= was.Schemas {
+		if was, err := sizeOf(before); err == nil && size.Bytes <= was.Bytes &&
+			size.Schemas <= was.Schemas && size.Patterns <= was.Patterns {
 			return nil
 		}
 	}
@@ -67,6 +68,7 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 	for _, other := range known {
 		all.Bytes += other.Bytes
 		all.Schemas += other.Schemas
+		all.Patterns += other.Patterns
 	}
 	var errs field.ErrorList
 	refuse := func(path *field.Path, format string, args ...any) {
@@ -93,6 +95,11 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 		if of.size.Schemas > of.bound.Schemas {
 			refuse(spec.Child("versions"), "%s can have %d fields and other schemas in all versions, "+
 				"and this would be %d%s", of.what, of.bound.Schemas, of.size.Schemas, of.more)
+		}
+		if of.size.Patterns > of.bound.Patterns {
+			refuse(spec.Child("versions"), "the patterns of %s can have %d steps in all versions, and this would "+
+				"be %d: what is repeated, as in [a-z]{1,1000}, counts each time", of.what, of.bound.Patterns,
+				of.size.Patterns)
 		}
 	}
 	if len(errs) == 0 {

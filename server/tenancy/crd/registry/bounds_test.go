@@ -28,13 +28,20 @@ func sized(tenant, name string, fields, text int) *apiextensions.CustomResourceD
 	}
 }
 
+func patterned(tenant, name, pattern string) *apiextensions.CustomResourceDefinition {
+	c := sized(tenant, name, 1, 1)
+	c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["f0"] = apiextensions.JSONSchemaProps{Type: "string",
+		Pattern: pattern}
+	return c
+}
+
 // What is allowed counts although it is not known yet, and what is there can
 // become less.
 func TestCRDsAreBounded(t *testing.T) {
 	b := &bounded{
 		bounds: func(string) crd.Bounds {
-			return crd.Bounds{CRDs: 3, All: crd.Size{Bytes: 2000, Schemas: 20},
-				One: crd.Size{Bytes: 1000, Schemas: 11}}
+			return crd.Bounds{CRDs: 3, All: crd.Size{Bytes: 2000, Schemas: 20, Patterns: 300},
+				One: crd.Size{Bytes: 1000, Schemas: 11, Patterns: 200}}
 		},
 		sizes:  func(string) map[string]crd.Size { return nil },
 		recent: map[string]map[string]recent{},
@@ -47,6 +54,7 @@ func TestCRDsAreBounded(t *testing.T) {
 	}{
 		{"too many bytes", sized("a", "foos", 1, 1000), nil, "a CRD can have 1000 bytes"},
 		{"too many fields", sized("a", "foos", 11, 1), nil, "a CRD can have 11 fields"},
+		{"too long patterns", patterned("a", "foos", "x{201}"), nil, "the patterns of a CRD can have 200 steps"},
 		{"one", sized("a", "foos", 9, 300), nil, ""},
 		{"it again", sized("a", "foos", 9, 300), nil, ""},
 		{"too many fields in all", sized("a", "bars", 10, 1), nil,
@@ -55,6 +63,10 @@ func TestCRDsAreBounded(t *testing.T) {
 		{"two", sized("a", "bars", 1, 800), nil, ""},
 		{"too many bytes in all", sized("a", "bazs", 1, 800), nil, "all CRDs of a tenant can have 2000 bytes"},
 		{"three", sized("a", "bazs", 1, 1), nil, ""},
+		{"longer patterns", patterned("a", "bars", "x{190}"), sized("a", "bars", 1, 800), ""},
+		{"too long patterns in all", patterned("a", "bazs", "x{190}"), sized("a", "bazs", 1, 1),
+			"the patterns of all CRDs of a tenant can have 300 steps"},
+		{"no longer than before", patterned("a", "bazs", "x{900}"), patterned("a", "bazs", "y{900}"), ""},
 		{"one too many", sized("a", "boos", 1, 1), nil, "can have 3 CRDs"},
 		{"of another", sized("b", "boos", 1, 1), nil, ""},
 		{"of the system", sized(space.System, "boos", 100, 10000), nil, ""},

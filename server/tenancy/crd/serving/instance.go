@@ -95,6 +95,7 @@ func (s *Server) local(tenant string, old, crd *apiextensionsv1.CustomResourceDe
 			err = i.follow(&s.commons, tenant, crd.Name, crd)
 		}
 	}
+	s.patterns.became(old, crd)
 	if err != nil {
 		s.o.Log.WithError(err).Error("the definitions of a tenant are not served")
 	}

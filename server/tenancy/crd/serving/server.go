@@ -93,6 +93,7 @@ type Server struct {
 	commons   commons
 	union     *instance
 	watches   watches
+	patterns  patterns
 }
 
 // New makes a server. Run must be called for it to do anything.

@@ -176,7 +176,7 @@ func (c *controller) flowOf(key string) (of string, there bool) {
 }
 
 // kept is what is kept of an access. Updates without managed fields leave them, and those of the status all
-// metadata: users of a tenant can make these as large as an object can be. Of theirs nothing but the status is updated.
+// metadata: users of a tenant can make these as large as an object can be. Of theirs only the status is updated.
 func kept(obj any) (any, error) {
 	a, ok := obj.(*tenantapi.TenantAccess)
 	if !ok {

@@ -19,8 +19,8 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
-// TestNamespaceMadeAgain: an access in the space of a tenant gives nothing in a namespace that is another one than when
-// rights in it were looked at.
+// TestNamespaceMadeAgain: an access in the space of a tenant gives nothing in a namespace that is another one than
+// when rights in it were looked at.
 func TestNamespaceMadeAgain(t *testing.T) {
 	writes := 0
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {

@@ -82,8 +82,8 @@ func addAccesses(m *apimodels.Builder) {
 				metav1.Time{}.OpenAPIModelName()),
 			"binding": m.Optional("The binding of the role in the space of the tenant.",
 				tenantapi.AccessBinding{}.OpenAPIModelName()),
-			"namespaces": apimodels.Merged("The namespaces that an access in the space of a tenant says, as they were "+
-				"when rights in them were looked at.", "name",
+			"namespaces": apimodels.Merged("The namespaces that an access in the space of a tenant says, as they "+
+				"were when rights in them were looked at.", "name",
 				m.Ref("", tenantapi.AccessNamespace{}.OpenAPIModelName())),
 		})
 	m.Add(tenantapi.AccessNamespace{}.OpenAPIModelName(),
