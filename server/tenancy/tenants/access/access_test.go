@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
 )
@@ -352,5 +353,21 @@ func TestBindingsAreOfOneAccess(t *testing.T) {
 	a.Spec.Role = ""
 	if bindingOf(a) != nil {
 		t.Error("nothing is bound by an access without a role")
+	}
+}
+
+// TestErrorsOfTheServerAreNotTold: the users of a tenant read no path of the server's files in a condition;
+// administrators do.
+func TestErrorsOfTheServerAreNotTold(t *testing.T) {
+	of := fmt.Errorf("signing: %w", &problem.Precondition{What: "certificate authority file /var/lib/x",
+		Err: os.ErrNotExist})
+	if got := (&work{isOwn: true}).told(of); !errors.Is(got, errOfServer) || strings.Contains(got.Error(), "/var") {
+		t.Errorf("a tenant is told: %v", got)
+	}
+	other := errors.New("the namespace does not answer")
+	for _, err := range []error{(&work{}).told(of), (&work{isOwn: true}).told(other)} {
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, other) {
+			t.Errorf("%v is told", err)
+		}
 	}
 }

@@ -29,8 +29,9 @@ import (
 const Name = "tenant-access"
 
 const (
-	// workers is how many accesses of a lane are worked on at a time.
-	workers = 4
+	// workers is how many accesses of a lane are worked on at a time. Each keeps one while a space is slow, as with
+	// webhooks that do not answer.
+	workers = 16
 	// One that could not be done is tried again after minWait, and then ever less often.
 	minWait, maxWait, maxOwnWait = 200 * time.Millisecond, 15 * time.Second, time.Minute
 	// ownPace is how long a tenant whose users made accesses rests after each.

@@ -68,7 +68,7 @@ func (c *controller) reconcile(ctx context.Context, name string) (again time.Dur
 	default:
 		var why *failure
 		if !errors.As(err, &why) {
-			why = &failure{tenantapi.ReasonNotIssued, err}
+			why = &failure{tenantapi.ReasonNotIssued, w.told(err)}
 		}
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, why.reason, why.Error()
 		if why.reason == tenantapi.ReasonCordoned {
@@ -77,6 +77,18 @@ func (c *controller) reconcile(ctx context.Context, name string) (again time.Dur
 		return 0, errors.Join(err, w.report(ctx, was, condition))
 	}
 	return again, w.report(ctx, was, condition)
+}
+
+// errOfServer is what a space is told of an error that is the server's own.
+var errOfServer = errors.New("the server cannot give credentials at the moment: its log says why")
+
+// told is what a condition says of an error. What a file of the server has is not for the users of a tenant.
+func (w *work) told(err error) error {
+	var of *problem.Precondition
+	if w.isOwn && errors.As(err, &of) {
+		return errOfServer
+	}
+	return err
 }
 
 // errGone is an access that is not there any more, to be matched with errors.Is.
