@@ -6,7 +6,8 @@
 // port is opened, the process' metrics are served by the API server.
 //
 // The garbage collector sees owners as package owners has them, also where the
-// settings want upstream's own manager.
+// settings want upstream's own manager. The types in policies are checked by the kinds of
+// the space that a policy is in; upstream's own manager knows those of Kubernetes alone.
 //
 // Known limit: a run that fails while upstream builds its controllers cannot be
 // repeated in the same process, see run.
