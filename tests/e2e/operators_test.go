@@ -176,11 +176,13 @@ func testWidgetDefaults(t *testing.T, first, second, old dynamic.ResourceInterfa
 			map[string]string{"spec.size": "2", "spec.colour": "green", "spec.paint": ""}, "2"},
 	} {
 		// What the schema does not have is dropped.
-		made, err := c.in.Create(t.Context(), newWidget(c.version, c.name, map[string]any{"nonsense": "x"}),
-			metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		// That the operator is ready is known to its Deployment before the Service has it.
+		var made *unstructured.Unstructured
+		hosts.Until(t, podTimeout, "widget "+c.name+" is made", func(ctx context.Context) (err error) {
+			made, err = c.in.Create(ctx, newWidget(c.version, c.name, map[string]any{"nonsense": "x"}),
+				metav1.CreateOptions{})
+			return err
+		})
 		checkFields(t, made, c.fields)
 		checkFields(t, made, map[string]string{"spec.nonsense": ""})
 		if release := made.GetLabels()["example.com/release"]; release != c.release {
