@@ -68,6 +68,7 @@ var namespaces atomic.Int64
 // newHost makes a host that goes with the test.
 func newHost(t *testing.T, name string) *hosts.Host {
 	t.Helper()
+	inTime(t)
 	h, err := env.lab.NewHost(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +87,7 @@ func newHost(t *testing.T, name string) *hosts.Host {
 // starts it.
 func sharedCluster(t *testing.T) *cluster {
 	t.Helper()
+	inTime(t)
 	env.sharedOnce.Do(func() {
 		h, err := env.lab.NewHost(context.Background(), "server")
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -143,6 +144,23 @@ func grown(a, b footprint, more ...tolerance) []string {
 		}
 	}
 	return all
+}
+
+// steadyFootprint is what a host has once nothing comes any more: rules follow pods.
+func steadyFootprint(t *testing.T, h *hosts.Host) (is footprint) {
+	t.Helper()
+	var since time.Time
+	hosts.Until(t, soon, h.Name+" has all it needs", func(context.Context) error {
+		now := takeFootprint(t, h)
+		if is == nil || len(grown(is, now)) > 0 {
+			is, since = now, time.Now()
+		}
+		if steady := time.Since(since); steady < 10*time.Second {
+			return fmt.Errorf("it changed %s ago", steady)
+		}
+		return nil
+	})
+	return is
 }
 
 // wantSameFootprint waits until a host has what it had. What is left of a
