@@ -143,8 +143,8 @@ func onDemand(t *testing.T) {
 	}
 }
 
-// inTime skips what begins after A4S_TESTS_END, in seconds since 1970: a run that is ended from outside tells less than
-// one that leaves out what a slow machine had no time for.
+// inTime skips what begins after A4S_TESTS_END, in seconds since 1970: a run that is ended from outside tells less
+// than one that leaves out what a slow machine had no time for.
 func inTime(t *testing.T) {
 	t.Helper()
 	text := os.Getenv("A4S_TESTS_END")
