@@ -35,20 +35,23 @@ func measure(r *syntax.Regexp) (program, runes int64) {
 	case syntax.OpCharClass:
 		runes = int64(len(r.Rune))
 	case syntax.OpRepeat:
-		if r.Min == r.Max {
-			program = 0
-		}
+		return measureRepeated(r)
 	}
 	for _, sub := range r.Sub {
 		p, u := measure(sub)
 		program, runes = program+p, runes+u
 	}
-	if r.Op == syntax.OpRepeat {
-		times := r.Max
-		if times < 0 {
-			times = r.Min + 1
-		}
-		program *= int64(times) // with the one to leave at each that need not be
-	}
 	return program, runes
+}
+
+func measureRepeated(r *syntax.Regexp) (program, runes int64) {
+	program, runes = measure(r.Sub[0])
+	if r.Min != r.Max {
+		program++ // the one to leave at
+	}
+	times := r.Max
+	if times < 0 {
+		times = r.Min + 1
+	}
+	return program * int64(times), runes
 }
