@@ -15,11 +15,7 @@ import (
 // TestPatternsAreForgotten: what upstream's validators keep of the patterns of CRDs goes when enough of these CRDs
 // are gone, and goes on working.
 func TestPatternsAreForgotten(t *testing.T) {
-	c, _, _ := commonsOf(t)
-	i := newTenant()
-	i.stop = func() {}
-	s := &Server{instances: map[string]*instance{"a": i}}
-	s.commons.newHandler, s.commons.of, s.commons.options = c.newHandler, c.of, c.options
+	s, _ := serverOfOne(t)
 	patterned := func(pattern string) *apiextensionsv1.CustomResourceDefinition {
 		return served(func(crd *apiextensionsv1.CustomResourceDefinition) {
 			crd.Generation++

@@ -102,14 +102,21 @@ func waits(
 	return took
 }
 
-// TestOwnHandlerKnowsWhatIsSharedNoMore: a request that comes when a CRD is shared no more is
-// served by the tenant's own handler, which knows then what the CRD has become.
-func TestOwnHandlerKnowsWhatIsSharedNoMore(t *testing.T) {
+// serverOfOne serves one tenant, a.
+func serverOfOne(t *testing.T) (*Server, *instance) {
+	t.Helper()
 	c, _, _ := commonsOf(t)
 	i := newTenant()
 	i.stop = func() {}
 	s := &Server{instances: map[string]*instance{"a": i}}
 	s.commons.newHandler, s.commons.of, s.commons.options = c.newHandler, c.of, c.options
+	return s, i
+}
+
+// TestOwnHandlerKnowsWhatIsSharedNoMore: a request that comes when a CRD is shared no more is
+// served by the tenant's own handler, which knows then what the CRD has become.
+func TestOwnHandlerKnowsWhatIsSharedNoMore(t *testing.T) {
+	s, i := serverOfOne(t)
 	was, now := served(), served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Status.Conditions = nil })
 	s.local("a", nil, was)
 	shares := func() int {
