@@ -44,7 +44,11 @@ func TestMain(m *testing.M) {
 }
 
 // dirs is what a node of this test is made of.
-type dirs struct{ Data, State string }
+type dirs struct {
+	Data, State string
+	// Runc runs in place of the carried one, if it is set.
+	Runc string
+}
 
 func (d dirs) socket() string { return containerd.Socket(d.State) }
 
@@ -57,11 +61,15 @@ func (d dirs) options() (containerd.Options, error) {
 	if err != nil {
 		return containerd.Options{}, err
 	}
+	runc := carried.RuncPath
+	if d.Runc != "" {
+		runc = d.Runc
+	}
 	return containerd.Options{
 		DataDir:    d.Data,
 		StateDir:   d.State,
 		ShimPath:   carried.ShimPath,
-		RuncPath:   carried.RuncPath,
+		RuncPath:   runc,
 		CNIBinDir:  carried.CNIBinDir,
 		PauseImage: pauseImage,
 		Host:       info,
