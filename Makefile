@@ -12,9 +12,33 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Lazy, so that `make deps` works before there is a Go.
 LDFLAGS = -linkmode external -extldflags -static $(shell scripts/ldflags.sh)
-PLATFORM = $(shell go env GOOS)-$(shell go env GOARCH)
 
-PAYLOAD := embedded/payload/archive/.stamp
+# What is built for: this machine, or what is said as in `make build ARCH=arm64`, with what
+# `scripts/install-deps.sh cross` installs. A variable of the environment does not count: others use it, too.
+HOST_ARCH := $(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(shell uname -m)))
+ARCHS ?= $(if $(findstring command,$(origin ARCH)),$(ARCH),amd64 arm64)
+ifeq ($(findstring command,$(origin ARCH)),)
+ARCH := $(HOST_ARCH)
+endif
+ifeq ($(filter amd64 arm64,$(ARCH)),)
+$(error ARCH=$(ARCH): a4s is built for amd64 and arm64)
+endif
+FOREIGN := $(filter-out $(HOST_ARCH),$(ARCH))
+CC_amd64 := x86_64-linux-gnu-gcc
+CC_arm64 := aarch64-linux-gnu-gcc
+# Before a command of go: the target. Not exported, for what runs here.
+GO_FOR := GOARCH=$(ARCH) $(if $(FOREIGN),CC=$(CC_$(ARCH)))
+PLATFORM := linux-$(ARCH)
+PROGRAM := bin/a4s$(FOREIGN:%=-%)
+ifneq ($(FOREIGN),)
+NATIVE := $(filter-out build payload image guest release dist/% sbom supply-chain reproduce clean help test-foreign \
+	test-vm-guest,$(MAKECMDGOALS))
+ifneq ($(NATIVE),)
+$(error $(NATIVE): of $(HOST_ARCH) alone on this machine, without ARCH=$(ARCH))
+endif
+endif
+
+PAYLOAD := embedded/payload/archive/$(ARCH)/.stamp
 # The payload's inputs: its sources, and go.mod for the versions of the rest.
 PAYLOAD_INPUTS := go.mod Makefile.env \
 	$(wildcard embedded/shim/*.go embedded/pause/*.go embedded/payload/format/*.go) \
@@ -22,27 +46,27 @@ PAYLOAD_INPUTS := go.mod Makefile.env \
 	$(wildcard scripts/ociarchive/*.go scripts/payload/*.go)
 
 .PHONY: build
-build: $(PAYLOAD) ## Build bin/a4s (the default)
+build: $(PAYLOAD) ## Build bin/a4s (the default; with ARCH=arm64 bin/a4s-arm64, or the reverse on arm64)
 	@mkdir -p bin
-	@echo "Building bin/a4s"
-	@go build -ldflags '$(LDFLAGS)' -o bin/a4s .
+	@echo "Building $(PROGRAM)"
+	@$(GO_FOR) go build -ldflags '$(LDFLAGS)' -o $(PROGRAM) .
 
 $(PAYLOAD): $(PAYLOAD_INPUTS)
 	@echo "Building the carried programs (shim, runc, CNI plugins, sandbox image, crictl)"
-	@go run ./scripts/payload
+	@go run ./scripts/payload --arch $(ARCH)
 	@touch $@
 
 .PHONY: payload
 payload: $(PAYLOAD) ## Build only the programs that the binary carries
 
 .PHONY: image
-image: build ## release: Build bin/a4s-image.tar, the image of a4s, to run a control plane in pods
-	go run ./scripts/mkimage --name docker.io/a4s/a4s:$$(bin/a4s --version | awk 'NR == 1 { print $$2 }') \
-		--file bin/a4s=/a4s --dir /tmp=1777 --entrypoint /a4s --out bin/a4s-image.tar
+image: build ## release: Build bin/a4s-image.tar (ARCH=arm64: bin/a4s-arm64-image.tar), the image of a4s, to run a control plane in pods
+	go run ./scripts/mkimage --arch $(ARCH) --name docker.io/a4s/a4s:$$(scripts/version.sh) \
+		--file $(PROGRAM)=/a4s --dir /tmp=1777 --entrypoint /a4s --out $(PROGRAM)-image.tar
 
 .PHONY: guest
-guest: ## Make bin/guest/{vmlinuz,initrd.img}, which pods' virtual machines boot, from a Debian kernel
-	go run ./scripts/vmguest
+guest: ## Make bin/guest/{vmlinuz,initrd.img}, which pods' virtual machines boot, from a Debian kernel (ARCH=arm64: bin/guest-arm64)
+	go run ./scripts/vmguest --arch $(ARCH) --out bin/guest$(FOREIGN:%=-%)
 
 .PHONY: run
 run: deps build ## Build, and run a single-node cluster in the foreground (as root)
@@ -167,12 +191,30 @@ test-gitops: build gitops ## slow: Register tenants in Flux and Argo CD by the c
 .PHONY: test-vm
 test-vm: build guest ## slow: Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
 	scripts/install-deps.sh vm
-	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
-	go build -ldflags '$(LDFLAGS) -X github.com/a4s-io/a4s/internal/version.Version=v0.0.0-next' -o bin/a4s-next .
-	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_NEXT=$(CURDIR)/bin/a4s-next A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar \
-		go test -v -count=1 -timeout 60m ./tests/vm
+	$(MAKE) test-vm-guest
 	A4S_VM_GUEST=$(CURDIR)/bin/guest go test -count=1 -p 1 -timeout 20m ./agent/vm/...
 	$(MAKE) test-vmpods
+
+# ARCH=arm64 (or amd64, on arm64): the other architecture.
+.PHONY: test-vm-guest
+test-vm-guest: ## slow: Boot a guest and install, run, upgrade and remove a4s in it (ARCH=arm64 for one of arm64; as root, slow)
+	$(if $(FOREIGN),scripts/install-deps.sh cross)
+	scripts/install-deps.sh $(if $(FOREIGN),vm-foreign,vm)
+	$(MAKE) build
+	go run ./scripts/mkimage --arch $(ARCH) --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox-$(ARCH).tar
+	$(GO_FOR) go build -ldflags '$(LDFLAGS) -X github.com/a4s-io/a4s/internal/version.Version=v0.0.0-next' -o $(PROGRAM)-next .
+	A4S_BINARY=$(CURDIR)/$(PROGRAM) A4S_VM_NEXT=$(CURDIR)/$(PROGRAM)-next A4S_VM_IMAGE=$(CURDIR)/bin/testbox-$(ARCH).tar \
+		A4S_VM_ARCH=$(ARCH) go test -v -count=1 -timeout 60m ./tests/vm
+
+# Those of scripts and tests work for the machine that builds.
+.PHONY: test-foreign
+test-foreign: ## slow: Build for the other architecture (ARCH=arm64, on amd64), and run the program and the unit tests of light packages under emulation (as root, slow)
+	@[ -n "$(FOREIGN)" ] || { echo "test-foreign: want ARCH= of the architecture that this machine ($(HOST_ARCH)) is not"; exit 2; }
+	scripts/install-deps.sh cross
+	$(MAKE) build
+	A4S_FOREIGN=$(CURDIR)/$(PROGRAM) A4S_FOREIGN_ARCH=$(ARCH) go test -v -count=1 -timeout 10m ./tests/foreign
+	$(GO_FOR) scripts/emulate.sh $(ARCH) go test -vet=off -ldflags '-extldflags -static' -exec $(CURDIR)/scripts/as-nobody.sh \
+		-timeout 30m $$(scripts/light-packages.sh light | grep -v -e /scripts/ -e /tests/)
 
 .PHONY: test-vmpods
 test-vmpods: build guest ## slow: Run pods in virtual machines through the CRI and on a cluster (as root, slow)
@@ -285,17 +327,24 @@ vet: ## Check formatting and go vet
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	cd tests/clients && go vet ./...
+	for a in amd64 arm64; do CGO_ENABLED=0 GOARCH=$$a go vet ./agent/vm/qemu ./embedded/payload || exit 1; done
 
 # What two builds of one commit must agree on.
 .PHONY: dist/program
 dist/program: $(PAYLOAD)
 	@mkdir -p dist
 	@echo "Building dist/a4s-$(PLATFORM)"
-	@go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
+	@$(GO_FOR) go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
 	@cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
 
 .PHONY: release
-release: deps dist/program ## release: Build dist/: the stripped binary, compressed, the archive for machines without a network, bill of materials, licences, install.sh, checksums (and signatures: A4S_SIGNING_KEY=PEM)
+release: deps ## release: Build dist/ for ARCHS (amd64 and arm64): the stripped binary, compressed, the archive for machines without a network, bill of materials, licences, install.sh, checksums (and signatures: A4S_SIGNING_KEY=PEM)
+	@[ -z "$(filter-out $(HOST_ARCH),$(ARCHS))" ] || scripts/install-deps.sh cross
+	@for a in $(ARCHS); do $(MAKE) --no-print-directory dist/release ARCH=$$a || exit 1; done
+
+# Of one architecture.
+.PHONY: dist/release
+dist/release: dist/program
 	@cp scripts/install.sh dist/
 	@$(MAKE) --no-print-directory sbom SBOM_OF=dist/a4s-$(PLATFORM)
 	@echo "Packing dist/a4s-airgap-$(PLATFORM).tar.zst"
@@ -307,7 +356,7 @@ release: deps dist/program ## release: Build dist/: the stripped binary, compres
 		printf '%s  %s bytes (%s MB)  sha256 %s\n' $$f $$(stat -c %s $$f) $$(($$(stat -c %s $$f) / 1000000)) $$(cut -d' ' -f1 $$f.sha256); done
 
 # A module of its own: what recognizes licences is no dependency of a4s.
-SBOM_OF = bin/a4s
+SBOM_OF = $(PROGRAM)
 .PHONY: sbom
 sbom: $(PAYLOAD) ## release: Write the bill of materials and the licences of bin/a4s beside it, and check the licences
 	@go build -C scripts/bom -o $(CURDIR)/bin/bom .
@@ -321,7 +370,7 @@ reproduce: deps ## release: Build the current commit twice from nothing and comp
 supply-chain: build sbom ## release: Check the licences, and look for known vulnerabilities in bin/a4s and what it carries
 	cd scripts/bom && go vet . && go test .
 	@rm -rf bin/carried && mkdir -p bin/carried && for a in payload tools; do tar --zstd -xf $(dir $(PAYLOAD))$$a.tar.zst -C bin/carried; done
-	go run ./scripts/vulncheck $(VULNCHECK) --exceptions scripts/vulncheck/exceptions.yaml bin/a4s $$(find bin/carried/bin -type f)
+	go run ./scripts/vulncheck $(VULNCHECK) --exceptions scripts/vulncheck/exceptions.yaml $(PROGRAM) $$(find bin/carried/bin -type f)
 
 .PHONY: newest
 newest: ## release: List every pinned part with its version, the newest one, and how long that has been out
@@ -342,7 +391,7 @@ generate: ## Write the deep copies of the kinds of a4s from their types
 .PHONY: clean
 clean: ## Remove what the targets above built (not the Go build cache)
 	rm -rf bin dist
-	cd embedded/payload/archive && rm -f .stamp payload.tar.zst payload.sha256 tools.tar.zst tools.sha256
+	cd embedded/payload/archive && rm -f .stamp payload.* tools.* */.stamp */payload.* */tools.*
 
 # The text of a target begins with its group, "slow: " or "release: ", unless it is of every day.
 .PHONY: help

@@ -3,7 +3,7 @@
 #
 #   scripts/airgap.sh PROGRAM ARCHIVE [FILE...]
 #
-# PROGRAM is a4s (dist/a4s-linux-amd64). ARCHIVE becomes a .tar.zst with one
+# PROGRAM is a4s (dist/a4s-linux-amd64, or for arm64). ARCHIVE becomes a .tar.zst with one
 # directory, a4s-airgap: the program, the image of a4s for control planes in
 # pods, install.sh, the FILEs, and a checksum of each. Other images are not
 # needed: what nodes run themselves is in the program.
@@ -32,14 +32,21 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 dir=$work/a4s-airgap
 mkdir -p "$dir" "$(dirname "$archive")"
-cp "$program" "$dir/a4s-linux-amd64"
+arch=$(go version -m "$program" | sed -n 's/^.*GOARCH=//p')
+[ -n "$arch" ] || {
+	echo "$0: $program does not say for which architecture it is" >&2
+	exit 2
+}
+cp "$program" "$dir/a4s-linux-$arch"
 cp "$here/install.sh" "$@" "$dir/"
-version=$("$program" --version | awk 'NR == 1 { print $2 }')
-image=a4s-image-linux-amd64.tar
-(cd "$here/.." && go run ./scripts/mkimage --name "docker.io/a4s/a4s:$version" --file "$program=/a4s" \
+# One for another machine cannot say it.
+version=$("$program" --version 2>/dev/null | awk 'NR == 1 { print $2 }') || true
+[ -n "$version" ] || version=$("$here/version.sh")
+image=a4s-image-linux-$arch.tar
+(cd "$here/.." && go run ./scripts/mkimage --arch "$arch" --name "docker.io/a4s/a4s:$version" --file "$program=/a4s" \
 	--dir /tmp=1777 --entrypoint /a4s --out "$dir/$image")
 zstd -q --rm "-$level" -T0 "$dir/$image"
-chmod 755 "$dir/install.sh" "$dir/a4s-linux-amd64"
+chmod 755 "$dir/install.sh" "$dir/a4s-linux-$arch"
 (cd "$dir" && for f in *; do sha256sum "$f" >"$f.sha256"; done)
 
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 --mode=go-w -cf - a4s-airgap |

@@ -79,7 +79,8 @@ check_system() {
 	[ "$(uname -s)" = Linux ] || fail "a4s runs on Linux, this is $(uname -s)"
 	case $(uname -m) in
 	x86_64 | amd64) artifact=a4s-linux-amd64 ;;
-	*) fail "there is no a4s for $(uname -m), only for amd64 (x86_64)" ;;
+	aarch64 | arm64) artifact=a4s-linux-arm64 ;;
+	*) fail "there is no a4s for $(uname -m), only for amd64 (x86_64) and arm64 (aarch64)" ;;
 	esac
 	if have systemctl; then
 		init=systemd
@@ -588,6 +589,7 @@ put_images() {
 	images=${data_dir:-$(data_dir_of "${config:-$config_dir/config.yaml}")}/agent/images
 	for f in "$artifacts"/*.tar "$artifacts"/*.tar.gz "$artifacts"/*.tgz "$artifacts"/*.tar.zst "$artifacts"/*.tzst; do
 		[ -f "$f" ] || continue
+		case ${f##*/} in a4s-airgap-*) continue ;; esac # it holds images, and is none
 		if [ -f "$f.sha256" ]; then
 			[ "$(sum_of "$f")" = "$(sum_in "$f.sha256" "$f.sha256")" ] || fail "the checksum of $f does not match. Nothing was changed."
 		fi

@@ -17,7 +17,7 @@ light | heavy) ;;
 esac
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... |
 	awk -v want="$1" '
-		NF == 0 || $1 ~ /\/tests\/((integration|e2e|vm|vmpods)(\/|$)|bench(\/(tenancy|upstream))?$)/ { next }
+		NF == 0 || $1 ~ /\/tests\/((integration|e2e|vm|vmpods|foreign)(\/|$)|bench(\/(tenancy|upstream))?$)/ { next }
 		{
 			kind = "light"
 			for (i = 2; i <= NF; i++) if ($i ~ /^k8s\.io\/kubernetes\/|^github\.com\/flannel-io\/flannel\/pkg\/trafficmngr\/|^github\.com\/k3s-io\/kine\/pkg\/drivers\/nats$/) kind = "heavy"

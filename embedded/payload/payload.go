@@ -4,7 +4,6 @@ package payload
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/a4s-io/a4s/embedded/payload/format"
 )
-
-//go:embed archive
-var carried embed.FS
 
 // ErrNotBuilt says that the binary was linked before its payload was built.
 var ErrNotBuilt = errors.New("this binary was built without its payload: build it with make")
@@ -71,14 +67,14 @@ func ExtractTool(ctx context.Context, dataDir, name string) (string, error) {
 }
 
 func read(manifestName, archiveName string) (manifest, archive []byte, err error) {
-	manifest, err = carried.ReadFile("archive/" + manifestName)
+	manifest, err = carried.ReadFile(archiveDir + manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, ErrNotBuilt
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if archive, err = carried.ReadFile("archive/" + archiveName); err != nil {
+	if archive, err = carried.ReadFile(archiveDir + archiveName); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrNotBuilt, err)
 	}
 	return manifest, archive, nil

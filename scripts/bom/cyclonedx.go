@@ -60,7 +60,7 @@ func component(p *part) cyclonedx.Component {
 		PackageURL: "pkg:golang/" + p.name + "@" + p.version, Licenses: licenses(p),
 	}
 	if p.library != "" {
-		c.PackageURL = "pkg:deb/debian/" + p.name + "@" + p.version
+		c.PackageURL = "pkg:deb/debian/" + p.name + "@" + p.version + "?arch=" + p.arch
 	}
 	if p.sum != "" {
 		c.Properties = &[]cyclonedx.Property{{Name: "go.sum", Value: p.sum}}

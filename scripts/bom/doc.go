@@ -2,8 +2,8 @@
 // in the programs that it carries, in CycloneDX form, and the licences of all
 // that with their texts.
 //
-//	bom --binary dist/a4s-linux-amd64 --payload embedded/payload/archive/payload.tar.zst \
-//	    --tools embedded/payload/archive/tools.tar.zst \
+//	bom --binary dist/a4s-linux-amd64 --payload embedded/payload/archive/amd64/payload.tar.zst \
+//	    --tools embedded/payload/archive/amd64/tools.tar.zst \
 //	    --policy scripts/bom/licenses.yaml --out dist/a4s-linux-amd64
 //
 // It reads the modules from the binaries themselves, as the linker wrote them

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -36,6 +37,8 @@ type part struct {
 	// library is the Debian package whose copyright file holds the licences of
 	// a library, if it is none of Go.
 	library string
+	// arch is the architecture of that package.
+	arch string
 	// root is where the files of a module are when they are not in the module
 	// cache.
 	root string
@@ -127,7 +130,7 @@ func (s *shipment) add(ctx context.Context, name, file string) error {
 	}
 	p.parts = append(p.parts, s.keep(&part{name: "std", version: info.GoVersion, root: goRoot(ctx)}))
 	for _, library := range cLibraries(name) {
-		q, err := debianPackage(ctx, library)
+		q, err := debianPackage(ctx, library, architecture(info))
 		if err != nil {
 			return err
 		}
@@ -135,6 +138,16 @@ func (s *shipment) add(ctx context.Context, name, file string) error {
 	}
 	s.programs = append(s.programs, p)
 	return nil
+}
+
+// architecture is what a program was built for.
+func architecture(info *buildinfo.BuildInfo) string {
+	for _, s := range info.Settings {
+		if s.Key == "GOARCH" {
+			return s.Value
+		}
+	}
+	return runtime.GOARCH
 }
 
 func (s *shipment) keep(p *part) string {
@@ -173,10 +186,10 @@ func goRoot(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// debianPackage is the installed version of a package.
-func debianPackage(ctx context.Context, name string) (*part, error) {
+// debianPackage is the installed version of a package, for one of the architectures that it is installed for.
+func debianPackage(ctx context.Context, name, arch string) (*part, error) {
 	out, err := exec.CommandContext(ctx, "dpkg-query",
-		"-W", "-f", "${source:Package} ${source:Version}", name).Output()
+		"-W", "-f", "${source:Package} ${source:Version}", name+":"+arch).Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {
@@ -185,5 +198,5 @@ func debianPackage(ctx context.Context, name string) (*part, error) {
 		return nil, fmt.Errorf("the version of the Debian package %s: %w", name, err)
 	}
 	source, version, _ := strings.Cut(string(out), " ")
-	return &part{name: source, version: version, library: name}, nil
+	return &part{name: source, version: version, library: name, arch: arch}, nil
 }

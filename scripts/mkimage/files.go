@@ -88,7 +88,7 @@ func goFiles(ctx context.Context, o *options) ([]ociarchive.File, error) {
 		bin := filepath.Join(tmp, strconv.Itoa(i))
 		cmd := exec.CommandContext(ctx, "go", "build",
 			"-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+o.image.Architecture)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("--go %s: %w\n%s", g, err, strings.TrimSpace(string(out)))
 		}

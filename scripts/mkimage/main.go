@@ -47,10 +47,11 @@ type options struct {
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{image: ociarchive.Image{Architecture: runtime.GOARCH}}
+	o := &options{}
 	fs := flag.NewFlagSet("mkimage", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.image.Ref, "name", "", "full image `reference`, registry/repository:tag")
+	fs.StringVar(&o.image.Architecture, "arch", runtime.GOARCH, "`architecture` of the image, and of what --go builds")
 	fs.StringVar(&o.out, "out", "", "archive `file` to write")
 	fs.Var(&o.goPackages, "go", "Go main `package=/path`, built statically")
 	fs.Var(&o.debs, "deb", "Debian `package`, with what it depends on")
@@ -74,6 +75,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("unexpected argument %q: every input is a flag", fs.Arg(0))
 	case o.image.Ref == "":
 		return nil, errors.New("--name is missing: want a full reference, such as docker.io/a4s/web:1")
+	case len(o.debs) > 0 && o.image.Architecture != runtime.GOARCH:
+		return nil, fmt.Errorf("--arch %s: packages (--deb) are those of this machine, which is %s",
+			o.image.Architecture, runtime.GOARCH)
 	case o.out == "":
 		return nil, errors.New("--out is missing: want the archive file to write")
 	}

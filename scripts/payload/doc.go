@@ -1,5 +1,5 @@
 // Command payload builds the programs that the a4s binary carries and packs
-// them into embedded/payload/archive.
+// them into embedded/payload/archive/ARCH.
 //
 // It runs from the root of the repository, with the build settings of
 // Makefile.env. The Makefile calls it when one of its inputs has changed; it

@@ -6,12 +6,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -30,6 +34,7 @@ const (
 	// Without the libpathrs tag, which would need a library of its own.
 	runcTags = "seccomp,urfave_cli_no_docs,netgo,osusergo"
 
+	// outDir has a directory for each architecture.
 	outDir = "embedded/payload/archive"
 )
 
@@ -45,6 +50,19 @@ const (
 // seccompHeader is what a machine without libseccomp-dev lacks.
 const seccompHeader = "/usr/include/seccomp.h"
 
+// target is an architecture that the programs are built for.
+type target struct {
+	// triplet is Debian's name of its directory of libraries.
+	triplet string
+	// cc is its compiler on machines of another architecture.
+	cc string
+}
+
+var targets = map[string]target{
+	"amd64": {triplet: "x86_64-linux-gnu", cc: "x86_64-linux-gnu-gcc"},
+	"arm64": {triplet: "aarch64-linux-gnu", cc: "aarch64-linux-gnu-gcc"},
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx)
@@ -59,12 +77,17 @@ func run(ctx context.Context) error {
 	if _, err := os.Stat("embedded/shim/main.go"); err != nil {
 		return fmt.Errorf("run this from the root of the repository: %w", err)
 	}
+	arch := flag.String("arch", runtime.GOARCH, "the `architecture` to build for, amd64 or arm64")
+	flag.Parse()
+	if _, ok := targets[*arch]; !ok || flag.NArg() > 0 {
+		return fmt.Errorf("--arch %q and %q: want amd64 or arm64, and nothing else", *arch, flag.Args())
+	}
 	tmp, err := os.MkdirTemp("", "a4s-payload-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	b := builder{ctx: ctx, dir: tmp}
+	b := builder{ctx: ctx, dir: tmp, arch: *arch}
 
 	steps := []func() error{b.shim, b.runc, b.cni, b.pause, b.guest, b.crictl}
 	for _, step := range steps {
@@ -94,10 +117,10 @@ func run(ctx context.Context) error {
 		}
 		// The manifest last: with an archive of another build it is refused at
 		// run time, never mistaken for a match.
-		if err := atomicfile.Update(filepath.Join(outDir, part.archive), archive, 0o644); err != nil {
+		if err := atomicfile.Update(filepath.Join(outDir, b.arch, part.archive), archive, 0o644); err != nil {
 			return err
 		}
-		if err := atomicfile.Update(filepath.Join(outDir, part.manifest), manifest, 0o644); err != nil {
+		if err := atomicfile.Update(filepath.Join(outDir, b.arch, part.manifest), manifest, 0o644); err != nil {
 			return err
 		}
 		report(part.what, files, archive)
@@ -109,14 +132,19 @@ func run(ctx context.Context) error {
 type builder struct {
 	ctx context.Context
 	dir string
+	// arch is what it builds for.
+	arch string
 }
+
+// foreign reports whether this machine has another architecture.
+func (b builder) foreign() bool { return b.arch != runtime.GOARCH }
 
 func (b builder) path(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
 
 // goTool runs the Go tool. Its errors carry what the tool said.
 func (b builder) goTool(env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(b.ctx, "go", args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "GOARCH="+b.arch), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -162,15 +190,61 @@ func (b builder) cni() error {
 }
 
 func (b builder) runc() error {
-	if _, err := os.Stat(seccompHeader); err != nil {
+	t := targets[b.arch]
+	if b.foreign() {
+		if _, err := os.Stat(filepath.Join("/usr/lib", t.triplet, "libseccomp.a")); err != nil {
+			return fmt.Errorf("runc needs libseccomp of %s (run scripts/install-deps.sh cross): %w", b.arch, err)
+		}
+	} else if _, err := os.Stat(seccompHeader); err != nil {
 		return fmt.Errorf("runc needs the headers of libseccomp (run 'make deps', or install libseccomp-dev): %w", err)
 	}
 	if err := b.reviewed(runcModule, runcVersion, runcSum); err != nil {
 		return err
 	}
-	_, err := b.goTool([]string{"CGO_ENABLED=1", "GOBIN=" + b.path("bin")},
-		"install", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static", runcModule+"@"+runcVersion)
-	return err
+	env := []string{"CGO_ENABLED=1"}
+	if b.foreign() {
+		env = append(env, "CC="+t.cc,
+			"PKG_CONFIG_LIBDIR=/usr/lib/"+t.triplet+"/pkgconfig:/usr/share/pkgconfig")
+	}
+	return b.install(env, "runc", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static",
+		runcModule+"@"+runcVersion)
+}
+
+// install builds a program of another main module.
+func (b builder) install(env []string, name string, args ...string) error {
+	args = append([]string{"install"}, args...)
+	if !b.foreign() {
+		_, err := b.goTool(append(env, "GOBIN="+b.path("bin")), args...)
+		return err
+	}
+	// The Go tool puts one for another architecture below GOPATH, and nowhere else. What it has
+	// downloaded and verified stays where it is.
+	settings, err := b.goTool(nil, "env", "GOPATH", "GOENV")
+	if err != nil {
+		return err
+	}
+	gopath, file, _ := strings.Cut(strings.TrimSpace(string(settings)), "\n")
+	gopath, _, _ = strings.Cut(gopath, string(os.PathListSeparator))
+	if err := os.MkdirAll(b.path("go"), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(filepath.Join(gopath, "pkg"), b.path("go/pkg")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// A directory that the user has chosen for programs would be refused.
+	user, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	kept := slices.DeleteFunc(strings.SplitAfter(string(user), "\n"),
+		func(line string) bool { return strings.HasPrefix(line, "GOBIN=") || strings.HasPrefix(line, "GOPATH=") })
+	if err := os.WriteFile(b.path("goenv"), []byte(strings.Join(kept, "")), 0o600); err != nil {
+		return err
+	}
+	if _, err := b.goTool(append(env, "GOBIN=", "GOENV="+b.path("goenv"), "GOPATH="+b.path("go")), args...); err != nil {
+		return err
+	}
+	return os.Rename(b.path("go/bin/linux_"+b.arch+"/"+name), b.path("bin/"+name))
 }
 
 // reviewed downloads a module and refuses it if it has another hash.
@@ -203,10 +277,9 @@ func (b builder) crictl() error {
 	if err := b.reviewed(crictlModule, crictlVersion, crictlSum); err != nil {
 		return err
 	}
-	_, err = b.goTool([]string{"CGO_ENABLED=0", "GOBIN=" + b.path("bin")}, "install", "-tags", "netgo,osusergo",
+	return b.install([]string{"CGO_ENABLED=0"}, "crictl", "-tags", "netgo,osusergo",
 		"-ldflags", "-s -w -X "+crictlModule+"/pkg/version.Version="+crictlVersion,
 		crictlModule+"/cmd/crictl@"+crictlVersion)
-	return err
 }
 
 // minor is v1.37 of v1.37.2.
@@ -222,7 +295,7 @@ func (b builder) pause() error {
 	}
 	var image bytes.Buffer
 	err = ociarchive.Write(&image, ociarchive.Image{
-		Ref: format.PauseImage, Architecture: runtime.GOARCH,
+		Ref: format.PauseImage, Architecture: b.arch,
 		Entrypoint: []string{"/pause"}, User: "65535:65535",
 		Files: []ociarchive.File{{Path: "/pause", Mode: 0o755, Data: data}},
 		// The payload is compressed as a whole, and better than by gzip.

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -42,13 +43,17 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	name := flag.String("package", "linux-image-cloud-amd64",
-		"Debian package of the kernel, or one that depends on it")
+	arch := flag.String("arch", runtime.GOARCH, "the `architecture` of the guest, amd64 or arm64")
+	name := flag.String("package", "",
+		"Debian package of the kernel, or one that depends on it (default linux-image-cloud-ARCH)")
 	deb := flag.String("deb", "", "the file of such a package, instead of one that apt-get gets")
 	out := flag.String("out", "bin/guest", "directory to write vmlinuz and initrd.img to")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	if *name == "" {
+		*name = "linux-image-cloud-" + *arch
 	}
 	tmp, err := os.MkdirTemp("", "a4s-vmguest-")
 	if err != nil {
@@ -56,7 +61,7 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(tmp)
 	if *deb == "" {
-		if *deb, err = download(ctx, tmp, *name); err != nil {
+		if *deb, err = download(ctx, tmp, *name, *arch); err != nil {
 			return err
 		}
 	}
@@ -106,12 +111,13 @@ func run(ctx context.Context) error {
 // packageName is Debian's rule for the name of a package.
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
-// download gets the package and returns its file.
-func download(ctx context.Context, dir, name string) (string, error) {
+// download gets the package and returns its file. One for another architecture needs that apt knows of it
+// (scripts/install-deps.sh cross).
+func download(ctx context.Context, dir, name, arch string) (string, error) {
 	if !packageName.MatchString(name) {
 		return "", fmt.Errorf("--package %q: want the name of a Debian package", name)
 	}
-	deps, err := command(ctx, dir, "apt-cache", "depends", "--important", name)
+	deps, err := command(ctx, dir, "apt-cache", "depends", "--important", name+":"+arch)
 	if err != nil {
 		return "", fmt.Errorf("%w (are the package lists there? apt-get update)", err)
 	}
@@ -120,11 +126,12 @@ func download(ctx context.Context, dir, name string) (string, error) {
 	for line := range strings.Lines(deps) {
 		if d, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok &&
 			strings.HasPrefix(d, "linux-image-") {
-			name = d
+			name, _, _ = strings.Cut(d, ":") // of the architecture, if it is not that of apt
 		}
 	}
 	// apt's own user may not write here; that it says so is no failure.
-	if _, err := command(ctx, dir, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", name); err != nil {
+	if _, err := command(ctx, dir, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download",
+		name+":"+arch); err != nil {
 		return "", err
 	}
 	return one(filepath.Join(dir, name+"_*.deb"))

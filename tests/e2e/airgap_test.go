@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -49,10 +50,10 @@ func TestAirGap(t *testing.T) {
 		unpacked, dir, dir, unpacked)
 
 	// An archive that was damaged on its way installs nothing.
-	shell(fmt.Sprintf("mkdir -p %[1]s/bin %[1]s/systemd; cp %[2]s/a4s-linux-amd64 %[1]s/good; "+
-		"echo x >>%[2]s/a4s-linux-amd64", dir, unpacked))
+	program := filepath.Join(unpacked, "a4s-linux-"+runtime.GOARCH)
+	shell(fmt.Sprintf("mkdir -p %[1]s/bin %[1]s/systemd; cp %[2]s %[1]s/good; echo x >>%[2]s", dir, program))
 	shell(install + " 2>&1 | tee /dev/stderr | grep -q checksum; test ! -e " + dir + "/bin/a4s")
-	shell(fmt.Sprintf("mv %s/good %s/a4s-linux-amd64", dir, unpacked))
+	shell(fmt.Sprintf("mv %s/good %s", dir, program))
 	shell(install)
 
 	c := &cluster{node: node{host: h, args: []string{"server"}, binary: filepath.Join(dir, "bin", "a4s")}}

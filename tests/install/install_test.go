@@ -22,6 +22,10 @@ func TestInstall(t *testing.T) {
 			env: []string{"INSTALL_A4S_VERSION=v0.9"}, version: "v0.9"},
 		{name: "a directory, without curl", prepare: func(m *machine) { m.remove("tools/curl") },
 			env: []string{"INSTALL_A4S_ARTIFACT_PATH=mirror/latest/download"}, version: "v1"},
+		{name: "arm64", prepare: func(m *machine) {
+			m.tool("uname", "#!/bin/sh\ncase $1 in -m) echo aarch64 ;; *) echo Linux ;; esac\n")
+			m.releaseFor("arm64", "latest/download", "v1-arm64")
+		}, version: "v1-arm64"},
 		{name: "file URL", env: []string{"INSTALL_A4S_DOWNLOAD_URL=file://mirror"}, version: "v1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

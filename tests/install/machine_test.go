@@ -137,9 +137,11 @@ func program(version string) string {
 }
 
 // release publishes a build below dir as `make release` names it.
-func (m *machine) release(dir, version string) {
+func (m *machine) release(dir, version string) { m.releaseFor("amd64", dir, version) }
+
+func (m *machine) releaseFor(arch, dir, version string) {
 	m.t.Helper()
-	name := filepath.Join("mirror", dir, "a4s-linux-amd64")
+	name := filepath.Join("mirror", dir, "a4s-linux-"+arch)
 	m.write(name, program(version), 0o755)
 	if out, err := exec.Command("zstd", "-q", "-f", m.path(name), "-o", m.path(name+".zst")).
 		CombinedOutput(); err != nil {

@@ -246,10 +246,14 @@ func TestOfflineAndUninstall(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.write("mirror/latest/download/images.tar.gz", "image", 0o644)
+	m.write("mirror/latest/download/a4s-airgap-linux-amd64.tar.zst", "holds images", 0o644)
 	m.install([]string{"INSTALL_A4S_ARTIFACT_PATH=" + m.path("mirror/latest/download")},
 		"--data-dir", m.path("root/other"))
 	if got := m.read("root/other/agent/images/images.tar.gz"); got != "image" {
 		t.Errorf("the archive of images holds %q", got)
+	}
+	if strings.Contains(m.files(), "root/other/agent/images/a4s-airgap") {
+		t.Error("the archive of a release is taken for one of images")
 	}
 	m.write("root/systemd/a4s.service.d/mine.conf", "", 0o644)
 	m.write("root/etc/config.yaml", "debug: true\n", 0o644)
