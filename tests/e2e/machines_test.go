@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -19,7 +20,7 @@ func TestPodsInVirtualMachines(t *testing.T) {
 	if guest == "" {
 		t.Skip("boots guests: run it with `make test-vmpods`, or set A4S_VM_GUEST to what `make guest` makes")
 	}
-	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+	if _, err := exec.LookPath(qemu.DefaultBinary); err != nil {
 		t.Skip("needs QEMU: ", err)
 	}
 	c := ownCluster(t, "machines", "--runtime", "machines,vm,builtin", "--vm-accelerator", "tcg",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +20,14 @@ import (
 // Port is the name of the guest's virtio-serial port.
 const Port = "lab"
 
+// emulators are QEMU's, which runs guests of the tests' architecture, consoles the serial ones of these.
+var (
+	emulators = map[string]string{"amd64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}
+	consoles  = map[string]string{"amd64": "ttyS0", "arm64": "ttyAMA0"}
+)
+
 // Cmdline is what the guest's kernel must be told.
-const Cmdline = "console=ttyS0 panic=-1 reboot=t"
+func Cmdline() string { return "console=" + consoles[runtime.GOARCH] + " panic=-1 reboot=t" }
 
 // modules are loaded by the guest in this order, where the kernel does not
 // have them built in.
@@ -68,7 +75,7 @@ func New(t testing.TB) Guest {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for virtual machines")
 	}
-	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+	if _, err := exec.LookPath(emulators[runtime.GOARCH]); err != nil {
 		t.Skip("needs QEMU (scripts/install-deps.sh vm): ", err)
 	}
 	files, err := built()
@@ -95,7 +102,7 @@ func build() (f guestFiles, err error) {
 	if err != nil {
 		return f, err
 	}
-	dir := filepath.Join(cache, "a4s-vm")
+	dir := filepath.Join(cache, "a4s-vm-"+runtime.GOARCH)
 	f.kernel = filepath.Join(dir, "vmlinuz")
 	if _, err := os.Stat(f.kernel); err != nil {
 		return f, err

@@ -130,7 +130,7 @@ func busybox(t testing.TB) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths = []string{filepath.Join(cache, "a4s-vm", "busybox", "bin", "busybox"), "/bin/busybox"}
+		paths = []string{filepath.Join(cache, "a4s-vm-"+runtime.GOARCH, "busybox", "bin", "busybox"), "/bin/busybox"}
 	}
 	var errs []error
 	for _, path := range paths {

@@ -356,7 +356,7 @@ func TestGuestIsThePod(t *testing.T) {
 	}
 	c := qemu.Config{
 		Dir: t.TempDir(), Accelerator: qemu.TCG, MemoryMB: 128, CPUs: 1, Slots: 1,
-		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline,
+		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline(),
 		NICs:  []qemu.NIC{{MAC: a.MAC, MTU: a.MTU, Tap: tap}},
 		Ports: []qemu.Port{{Name: vmlab.Port, Socket: "lab.sock"}},
 	}

@@ -109,12 +109,13 @@ func (c Config) Args() ([]string, error) {
 	if !c.Reboot {
 		a.add("-no-reboot")
 	}
-	a.add("-machine", "q35,memory-backend=memory,sata=off,smbus=off")
+	a.add("-machine", board+",memory-backend=memory")
 	switch c.Accelerator {
 	case KVM:
 		a.add("-accel", "kvm", "-cpu", "host")
 	case TCG:
-		a.add("-accel", "tcg,thread=multi,tb-size="+strconv.Itoa(TranslationCache(c.MemoryMB)), "-cpu", "max")
+		a.add("-accel", "tcg,thread=multi,tb-size="+strconv.Itoa(TranslationCache(c.MemoryMB)),
+			"-cpu", emulatedCPU)
 	}
 	a.add("-smp", strconv.Itoa(c.CPUs))
 	memory := strconv.Itoa(c.MemoryMB) + "M"
@@ -132,6 +133,9 @@ func (c Config) Args() ([]string, error) {
 		if c.Cmdline != "" {
 			a.add("-append", c.Cmdline)
 		}
+	}
+	if c.Kernel == "" && firmware != "" {
+		a.add("-bios", firmware)
 	}
 	for i, d := range c.Disks {
 		a.json("-blockdev", d.node())

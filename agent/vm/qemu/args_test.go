@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -39,7 +40,7 @@ func TestArgs(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := strings.Join(args, "\n") + "\n"
-			golden := filepath.Join("testdata", name+".args")
+			golden := filepath.Join("testdata", runtime.GOARCH, name+".args")
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 					t.Fatal(err)

@@ -105,7 +105,7 @@ func (p Probe) try(ctx context.Context) (_ Choice, err error) {
 		Binary: p.Binary, Dir: dir, Name: "a4s-kvm-probe", Accelerator: KVM, MemoryMB: probeMemory, CPUs: 1, Slots: 1,
 		Kernel: p.Kernel, Initrd: p.Initrd,
 		// The last setting of the log level counts.
-		Cmdline: strings.TrimSpace("console=ttyS0 panic=-1 reboot=t " + p.Cmdline + " loglevel=7"),
+		Cmdline: strings.TrimSpace("console=" + Console + " panic=-1 reboot=t " + p.Cmdline + " loglevel=7"),
 	}
 	if p.Port != "" {
 		c.Ports = []Port{{Name: p.Port, Socket: "port.sock"}}
@@ -199,7 +199,7 @@ func (p Probe) key() (string, error) {
 	binary, err := Config{Binary: p.Binary}.binary()
 	if err != nil {
 		return "", &problem.Precondition{What: "virtual machines", Err: err,
-			Fix: "install QEMU (package qemu-system-x86)"}
+			Fix: "install QEMU (" + DebianPackage + ")"}
 	}
 	key := []string{unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:])}
 	for _, path := range []string{binary, p.Kernel, p.Initrd} {

@@ -16,9 +16,6 @@ const (
 	TCG Accelerator = "tcg"
 )
 
-// DefaultBinary is QEMU's name.
-const DefaultBinary = "qemu-system-x86_64"
-
 // DefaultSlots is how many devices can be plugged in while a machine runs.
 const DefaultSlots = 16
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/agent/vm/process"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // ErrGone says that the machine does not run any more. It is process.ErrGone.
@@ -67,6 +68,12 @@ func Start(ctx context.Context, c Config, cgroup *process.Cgroup) (_ *Machine, e
 	binary, err := c.binary()
 	if err != nil {
 		return nil, err
+	}
+	if c.Kernel == "" && firmware != "" {
+		if _, err := os.Stat(firmware); err != nil {
+			return nil, &problem.Precondition{What: "the firmware that boots disks of virtual machines", Err: err,
+				Fix: "install the package qemu-efi-aarch64"}
+		}
 	}
 	stale := []string{qmpSocket, pidFile, logFile}
 	for _, p := range c.Ports {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/embedded/guest/initrd"
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -18,7 +19,7 @@ import (
 func Preflight(o Service) error {
 	o = o.WithDefaults()
 	for _, program := range []struct{ name, what, pkg string }{
-		{o.QEMU, "QEMU", "qemu-system-x86"},
+		{o.QEMU, "QEMU", qemu.DebianPackage},
 		{"mke2fs", "mke2fs", "e2fsprogs"},
 		{o.Virtiofsd, "virtiofsd", "qemu-system-common (Debian 12) or virtiofsd (from Debian 13 on)"},
 	} {

@@ -218,7 +218,7 @@ func TestGuestSeesShares(t *testing.T) {
 	add(t, dir, Mount{Name: "early", Source: filepath.Join(h, "hosts")})
 	c := qemu.Config{
 		Dir: dir, Accelerator: qemu.TCG, MemoryMB: 128, CPUs: 1, Slots: 1,
-		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline,
+		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline(),
 		Shares: []qemu.Share{{Tag: "shared", Socket: filepath.Join(dir, Socket)}},
 		Ports:  []qemu.Port{{Name: vmlab.Port, Socket: "lab.sock"}},
 	}
