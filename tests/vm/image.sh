@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes kernel, initrd.gz and root.ext4 for the guest in the directory $1, with
 # what the guest installs inside: two builds of a4s, $2 and $3, and the image
-# archive $4. What does not depend on those is made once.
+# archive $4. What does not depend on those is made once. $5 is the architecture
+# of all of it; programs of another one than this machine's run under qemu-user.
 set -eu
 out=$1
 binary=$(realpath "$2")
@@ -9,17 +10,25 @@ next=$(realpath "$3")
 archive=$(realpath "$4")
 installer=$(realpath "$(dirname "$0")/../../scripts/install.sh")
 guest=$(realpath "$(dirname "$0")/guest")
+emulate=$(realpath "$(dirname "$0")/../../scripts/emulate.sh")
+arch=$5
+program=a4s-linux-$arch
 packages=systemd,systemd-sysv,dbus,udev,iproute2,iptables,nftables,ca-certificates,kmod,procps,conntrack
 mkdir -p "$out"
 cd "$out"
 
 if [ ! -e base.done ]; then
 	rm -rf rootfs kernel busybox
-	debootstrap --variant=minbase --include="$packages" bookworm rootfs
-	package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+	if [ "$arch" = "$(dpkg --print-architecture)" ]; then
+		debootstrap --variant=minbase --include="$packages" bookworm rootfs
+	else
+		"$emulate" "$arch" debootstrap --arch="$arch" --variant=minbase --include="$packages" bookworm rootfs
+	fi
+	package=$(apt-cache depends "linux-image-cloud-$arch:$arch" |
+		sed -n 's/.*Depends: \(linux-image-[0-9][^:]*\).*/\1/p' | head -n 1)
 	mkdir kernel busybox
-	(cd kernel && apt-get download "$package" && dpkg -x ./linux-image-*.deb .)
-	(cd busybox && apt-get download busybox-static && dpkg -x ./busybox-static*.deb .)
+	(cd kernel && apt-get download "$package:$arch" && dpkg -x ./linux-image-*.deb .)
+	(cd busybox && apt-get download "busybox-static:$arch" && dpkg -x ./busybox-static*.deb .)
 	version=$(ls kernel/lib/modules)
 	# Not dpkg -x into the root: it would replace the link /lib.
 	mkdir -p rootfs/usr/lib/modules
@@ -46,10 +55,10 @@ fi
 install -m 755 "$guest/job.sh" rootfs/usr/local/bin/job.sh
 rm -rf rootfs/opt/a4s
 install -D -m 755 "$installer" rootfs/opt/a4s/install.sh
-install -D -m 755 "$binary" rootfs/opt/a4s/first/a4s-linux-amd64
-install -D -m 755 "$next" rootfs/opt/a4s/next/a4s-linux-amd64
+install -D -m 755 "$binary" "rootfs/opt/a4s/first/$program"
+install -D -m 755 "$next" "rootfs/opt/a4s/next/$program"
 install -m 644 "$archive" rootfs/opt/a4s/first/testbox.tar
-for d in first next; do (cd rootfs/opt/a4s/$d && sha256sum a4s-linux-amd64 >a4s-linux-amd64.sha256); done
+for d in first next; do (cd rootfs/opt/a4s/$d && sha256sum "$program" >"$program.sha256"); done
 units=rootfs/etc/systemd/system
 # Of versions of this script that put a4s in its place themselves.
 rm -rf rootfs/usr/local/bin/a4s rootfs/var/lib/a4s $units/a4s.service

@@ -2,10 +2,12 @@ package vm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,14 @@ import (
 // bootTimeout bounds the guest's whole life. Emulation is ten to thirty times
 // slower than the machine.
 const bootTimeout = 45 * time.Minute
+
+// machine is one that QEMU emulates.
+type machine struct{ emulator, board, cpu, console string }
+
+var machines = map[string]machine{
+	"amd64": {"qemu-system-x86_64", "q35", "max", "ttyS0"},
+	"arm64": {"qemu-system-aarch64", "virt,gic-version=max", "max,pauth-impdef=on", "ttyAMA0"},
+}
 
 // TestCgroupV2AndSystemd runs guest/job.sh in the guest; each of its results
 // is a subtest.
@@ -28,22 +38,29 @@ func TestCgroupV2AndSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "a4s-vm")
+	arch := cmp.Or(os.Getenv("A4S_VM_ARCH"), runtime.GOARCH)
+	m, ok := machines[arch]
+	if !ok {
+		t.Fatalf("A4S_VM_ARCH=%s: want amd64 or arm64", arch)
+	}
+	dir := filepath.Join(cache, "a4s-vm-"+arch)
 	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "./image.sh", dir, binary, next, archive).CombinedOutput(); err != nil {
+	image := exec.CommandContext(ctx, "./image.sh", dir, binary, next, archive, arch)
+	if out, err := image.CombinedOutput(); err != nil {
 		t.Fatalf("making the image of the guest: %v\n%s", err, out)
 	}
 
 	console, results := filepath.Join(t.TempDir(), "console.log"), filepath.Join(t.TempDir(), "results.log")
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64",
-		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-M", "q35", "-m", "3072", "-smp", "2",
+	qemu := exec.CommandContext(ctx, m.emulator,
+		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", m.cpu, "-M", m.board, "-m", "3072", "-smp", "2",
 		"-nodefaults", "-no-user-config", "-display", "none",
-		"-serial", "file:"+console, "-serial", "file:"+results,
+		"-serial", "file:"+console, "-device", "virtio-serial-pci",
+		"-chardev", "file,id=results,path="+results, "-device", "virtserialport,chardev=results,name=results",
 		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", filepath.Join(dir, "initrd.gz"),
-		"-append", "console=ttyS0 quiet panic=-1 systemd.unified_cgroup_hierarchy=1",
+		"-append", "console="+m.console+" quiet panic=-1 systemd.unified_cgroup_hierarchy=1",
 		"-drive", "file="+filepath.Join(dir, "root.ext4")+",format=raw,if=virtio,cache=unsafe",
-		"-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0")
+		"-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0,romfile=")
 	out, err := process.CombinedOutput(qemu)
 	log, readErr := os.ReadFile(results)
 	if err != nil || readErr != nil || !bytes.Contains(log, []byte("\nDONE")) {
