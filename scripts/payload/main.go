@@ -241,7 +241,8 @@ func (b builder) install(env []string, name string, args ...string) error {
 	if err := os.WriteFile(b.path("goenv"), []byte(strings.Join(kept, "")), 0o600); err != nil {
 		return err
 	}
-	if _, err := b.goTool(append(env, "GOBIN=", "GOENV="+b.path("goenv"), "GOPATH="+b.path("go")), args...); err != nil {
+	env = append(env, "GOBIN=", "GOENV="+b.path("goenv"), "GOPATH="+b.path("go"))
+	if _, err := b.goTool(env, args...); err != nil {
 		return err
 	}
 	return os.Rename(b.path("go/bin/linux_"+b.arch+"/"+name), b.path("bin/"+name))
