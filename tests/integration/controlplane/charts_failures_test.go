@@ -177,8 +177,9 @@ spec:
   managedBy: example.com/test
   template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}
 `}
+	// With a timeout that is less than this test waits: what Helm waits for in vain is tried again then.
 	spec := func(more string) string {
-		return "{targetNamespace: default, chartContent: " +
+		return "{targetNamespace: default, timeout: 1m, chartContent: " +
 			base64.StdEncoding.EncodeToString(webChart(t, "1.0.0", hook)) + more + "}"
 	}
 	c.chart(t, "held", spec(""))

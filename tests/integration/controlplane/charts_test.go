@@ -1,12 +1,14 @@
 package controlplane_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +139,12 @@ func (c charts) deleted(t *testing.T, name, namespace string) {
 	if err := list.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	failed := t.Failed()
+	defer func() {
+		if !failed && t.Failed() {
+			t.Logf("what Helm does:\n%s", helmStacks(t))
+		}
+	}()
 	eventually(t, "HelmChart "+name+" to be gone", func(ctx context.Context) (bool, error) {
 		_, err := list.Get(ctx, name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), ignoreNotFound(err)
@@ -148,6 +156,18 @@ func (c charts) deleted(t *testing.T, name, namespace string) {
 	if got := c.releases(t, namespace)[name]; got != "" {
 		t.Errorf("the release is there: %s", got)
 	}
+}
+
+// helmStacks are those of the goroutines that Helm, or the controller that calls it, is in.
+func helmStacks(t *testing.T) string {
+	t.Helper()
+	var all bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&all, 2); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(slices.DeleteFunc(strings.Split(all.String(), "\n\n"), func(stack string) bool {
+		return !strings.Contains(stack, "helm") && !strings.Contains(stack, "addons/charts")
+	}), "\n\n")
 }
 
 // helm is what the program helm would use in a namespace.
