@@ -118,6 +118,7 @@ func (o Options) run(ctx context.Context) error {
 		return err
 	}
 	var running sync.WaitGroup
+	running.Go(c.watches.lookAtEnds)
 	for range workers {
 		running.Go(func() {
 			for c.work(ctx) {

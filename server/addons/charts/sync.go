@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	helmv1 "github.com/k3s-io/helm-controller/pkg/apis/helm.cattle.io/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,12 @@ func (c *controller) sync(ctx context.Context, key types.NamespacedName) (again 
 		return c.watches.hasChart(key), c.watches.secrets(key, nil)
 	} else if err != nil {
 		return false, fmt.Errorf("reading it: %w", err)
+	}
+	if c.watches.behind(got) {
+		// Not as after a failure: it has not been tried.
+		c.log.Debugf("HelmChart %s was read as it was before its last change: it is read again", key)
+		c.queue.AddAfter(key, time.Second)
+		return false, nil
 	}
 	chart := &helmv1.HelmChart{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, chart); err != nil {

@@ -63,6 +63,48 @@ func (w *watches) hasChart(key types.NamespacedName) bool {
 	return ok && err == nil
 }
 
+// behind reports whether a HelmChart that was read is older than what its watch has told.
+func (w *watches) behind(read metav1.Object) bool {
+	w.mu.Lock()
+	found := w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
+	w.mu.Unlock()
+	obj, _, err := found.GetByKey(read.GetNamespace() + "/" + read.GetName())
+	told, ok := obj.(*metav1.PartialObjectMetadata)
+	return err == nil && ok && told.UID == read.GetUID() && (told.Generation > read.GetGeneration() ||
+		told.DeletionTimestamp != nil && read.GetDeletionTimestamp() == nil)
+}
+
+// lookAtEnds has HelmCharts looked at, now and then, that wait for their end: whatever has kept one, nothing would
+// tell of it any more.
+func (w *watches) lookAtEnds() {
+	tick := time.NewTicker(endsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-tick.C:
+			w.addEnding()
+		}
+	}
+}
+
+// addEnding queues the HelmCharts that are being deleted. Those that are tried again already stay in their turn.
+func (w *watches) addEnding() {
+	w.mu.Lock()
+	found := w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
+	w.mu.Unlock()
+	for _, obj := range found.List() {
+		m, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok || m.DeletionTimestamp == nil {
+			continue
+		}
+		if key := (types.NamespacedName{Namespace: m.Namespace, Name: m.Name}); w.queue.NumRequeues(key) == 0 {
+			w.queue.Add(key)
+		}
+	}
+}
+
 // configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
 func (w *watches) configs() error {
 	synced, err := w.begin(configResource(), metav1.NamespaceAll, false, w.anew)
@@ -102,6 +144,9 @@ func (w *watches) secrets(chart types.NamespacedName, names map[string]bool) err
 
 // patience is how long a watch is waited for: what the API refuses to list holds up no other HelmChart.
 const patience = 15 * time.Second
+
+// endsEvery is how often HelmCharts that are being deleted are looked at.
+const endsEvery = time.Minute
 
 // errNoWatch is a watch that has not begun.
 var errNoWatch = errors.New("the API has not listed them yet")

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -44,5 +45,47 @@ func TestWhatIsWatchedIsReadAgain(t *testing.T) {
 		if err != nil || again != want {
 			t.Errorf("%s: again %v, %v", name, again, err)
 		}
+	}
+}
+
+// TestWhatIsOlderThanItsWatch: a HelmChart is read again if its watch knows more of it.
+func TestWhatIsOlderThanItsWatch(t *testing.T) {
+	now := metav1.Now()
+	told := func(o metav1.ObjectMeta) *metav1.PartialObjectMetadata {
+		o.Namespace, o.Name = "kube-system", "c"
+		return &metav1.PartialObjectMetadata{ObjectMeta: o}
+	}
+	object := func(uid types.UID, generation int64) metav1.ObjectMeta {
+		return metav1.ObjectMeta{UID: uid, Generation: generation}
+	}
+	for name, tc := range map[string]struct {
+		watched, read metav1.ObjectMeta
+		behind, ends  bool
+	}{
+		"the same": {watched: object("1", 1), read: object("1", 1)},
+		"newer":    {watched: object("1", 1), read: object("1", 2)},
+		"older":    {watched: object("1", 2), read: object("1", 1), behind: true},
+		"another":  {watched: object("1", 2), read: object("2", 1)},
+		"before its end": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now}, read: object("1", 0),
+			behind: true, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := workqueue.NewTypedRateLimitingQueue(
+				workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Hour, time.Hour))
+			defer queue.ShutDown()
+			w := newWatches(t.Context(), nil, queue)
+			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+			if err := store.Add(told(tc.watched)); err != nil {
+				t.Fatal(err)
+			}
+			w.begun[watchOf(chartResource(), metav1.NamespaceAll)] = begun{found: store}
+			if got := w.behind(told(tc.read)); got != tc.behind {
+				t.Errorf("behind: %v", got)
+			}
+			w.addEnding()
+			if got := queue.Len() > 0; got != tc.ends {
+				t.Errorf("looked at again: %v", got)
+			}
+		})
 	}
 }
