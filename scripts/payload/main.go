@@ -50,18 +50,9 @@ const (
 // seccompHeader is what a machine without libseccomp-dev lacks.
 const seccompHeader = "/usr/include/seccomp.h"
 
-// target is an architecture that the programs are built for.
-type target struct {
-	// triplet is Debian's name of its directory of libraries.
-	triplet string
-	// cc is its compiler on machines of another architecture.
-	cc string
-}
-
-var targets = map[string]target{
-	"amd64": {triplet: "x86_64-linux-gnu", cc: "x86_64-linux-gnu-gcc"},
-	"arm64": {triplet: "aarch64-linux-gnu", cc: "aarch64-linux-gnu-gcc"},
-}
+// triplets are what Debian calls architectures that programs are built for: their directories of libraries, and, on
+// machines of another one, their compilers.
+var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -79,7 +70,7 @@ func run(ctx context.Context) error {
 	}
 	arch := flag.String("arch", runtime.GOARCH, "the `architecture` to build for, amd64 or arm64")
 	flag.Parse()
-	if _, ok := targets[*arch]; !ok || flag.NArg() > 0 {
+	if _, ok := triplets[*arch]; !ok || flag.NArg() > 0 {
 		return fmt.Errorf("--arch %q and %q: want amd64 or arm64, and nothing else", *arch, flag.Args())
 	}
 	tmp, err := os.MkdirTemp("", "a4s-payload-")
@@ -190,9 +181,9 @@ func (b builder) cni() error {
 }
 
 func (b builder) runc() error {
-	t := targets[b.arch]
+	triplet := triplets[b.arch]
 	if b.foreign() {
-		if _, err := os.Stat(filepath.Join("/usr/lib", t.triplet, "libseccomp.a")); err != nil {
+		if _, err := os.Stat(filepath.Join("/usr/lib", triplet, "libseccomp.a")); err != nil {
 			return fmt.Errorf("runc needs libseccomp of %s (run scripts/install-deps.sh cross): %w", b.arch, err)
 		}
 	} else if _, err := os.Stat(seccompHeader); err != nil {
@@ -203,8 +194,8 @@ func (b builder) runc() error {
 	}
 	env := []string{"CGO_ENABLED=1"}
 	if b.foreign() {
-		env = append(env, "CC="+t.cc,
-			"PKG_CONFIG_LIBDIR=/usr/lib/"+t.triplet+"/pkgconfig:/usr/share/pkgconfig")
+		env = append(env, "CC="+triplet+"-gcc",
+			"PKG_CONFIG_LIBDIR=/usr/lib/"+triplet+"/pkgconfig:/usr/share/pkgconfig")
 	}
 	return b.install(env, "runc", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static",
 		runcModule+"@"+runcVersion)

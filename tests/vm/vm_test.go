@@ -13,19 +13,12 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/tests/process"
+	"github.com/a4s-io/a4s/tests/vmlab"
 )
 
 // bootTimeout bounds the guest's whole life. Emulation is ten to thirty times
 // slower than the machine.
 const bootTimeout = 45 * time.Minute
-
-// machine is one that QEMU emulates.
-type machine struct{ emulator, board, cpu, console string }
-
-var machines = map[string]machine{
-	"amd64": {"qemu-system-x86_64", "q35", "max", "ttyS0"},
-	"arm64": {"qemu-system-aarch64", "virt,gic-version=max", "max,pauth-impdef=on", "ttyAMA0"},
-}
 
 // TestCgroupV2AndSystemd runs guest/job.sh in the guest; each of its results
 // is a subtest.
@@ -39,7 +32,7 @@ func TestCgroupV2AndSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	arch := cmp.Or(os.Getenv("A4S_VM_ARCH"), runtime.GOARCH)
-	m, ok := machines[arch]
+	m, ok := vmlab.MachineOf(arch)
 	if !ok {
 		t.Fatalf("A4S_VM_ARCH=%s: want amd64 or arm64", arch)
 	}
@@ -52,13 +45,13 @@ func TestCgroupV2AndSystemd(t *testing.T) {
 	}
 
 	console, results := filepath.Join(t.TempDir(), "console.log"), filepath.Join(t.TempDir(), "results.log")
-	qemu := exec.CommandContext(ctx, m.emulator,
-		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", m.cpu, "-M", m.board, "-m", "3072", "-smp", "2",
+	qemu := exec.CommandContext(ctx, m.Emulator,
+		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", m.CPU, "-M", m.Board, "-m", "3072", "-smp", "2",
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-serial", "file:"+console, "-device", "virtio-serial-pci",
 		"-chardev", "file,id=results,path="+results, "-device", "virtserialport,chardev=results,name=results",
 		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", filepath.Join(dir, "initrd.gz"),
-		"-append", "console="+m.console+" quiet panic=-1 systemd.unified_cgroup_hierarchy=1",
+		"-append", "console="+m.Console+" quiet panic=-1 systemd.unified_cgroup_hierarchy=1",
 		"-drive", "file="+filepath.Join(dir, "root.ext4")+",format=raw,if=virtio,cache=unsafe",
 		"-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0,romfile=")
 	out, err := process.CombinedOutput(qemu)

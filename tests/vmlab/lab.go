@@ -20,14 +20,27 @@ import (
 // Port is the name of the guest's virtio-serial port.
 const Port = "lab"
 
-// emulators are QEMU's, which runs guests of the tests' architecture, consoles the serial ones of these.
-var (
-	emulators = map[string]string{"amd64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}
-	consoles  = map[string]string{"amd64": "ttyS0", "arm64": "ttyAMA0"}
-)
+// Machine is what QEMU emulates for an architecture: its program, board and processor, and Linux' name of the serial
+// console.
+type Machine struct{ Emulator, Board, CPU, Console string }
+
+// MachineOf is that of an architecture, false if a4s is not built for it.
+func MachineOf(arch string) (Machine, bool) {
+	m, ok := map[string]Machine{
+		"amd64": {"qemu-system-x86_64", "q35", "max", "ttyS0"},
+		"arm64": {"qemu-system-aarch64", "virt,gic-version=max", "max,pauth-impdef=on", "ttyAMA0"},
+	}[arch]
+	return m, ok
+}
+
+// own is that of the tests' architecture.
+func own() Machine {
+	m, _ := MachineOf(runtime.GOARCH)
+	return m
+}
 
 // Cmdline is what the guest's kernel must be told.
-func Cmdline() string { return "console=" + consoles[runtime.GOARCH] + " panic=-1 reboot=t" }
+func Cmdline() string { return "console=" + own().Console + " panic=-1 reboot=t" }
 
 // modules are loaded by the guest in this order, where the kernel does not
 // have them built in.
@@ -75,7 +88,7 @@ func New(t testing.TB) Guest {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for virtual machines")
 	}
-	if _, err := exec.LookPath(emulators[runtime.GOARCH]); err != nil {
+	if _, err := exec.LookPath(own().Emulator); err != nil {
 		t.Skip("needs QEMU (scripts/install-deps.sh vm): ", err)
 	}
 	files, err := built()

@@ -54,21 +54,22 @@ func (w *watches) charts() error {
 	return err
 }
 
+// known are the HelmCharts that the watch has told of, and not of their end.
+func (w *watches) known() cache.Store {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
+}
+
 // hasChart reports whether the watch of HelmCharts has told of one, and not of its end.
 func (w *watches) hasChart(key types.NamespacedName) bool {
-	w.mu.Lock()
-	found := w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
-	w.mu.Unlock()
-	_, ok, err := found.GetByKey(key.String())
+	_, ok, err := w.known().GetByKey(key.String())
 	return ok && err == nil
 }
 
 // behind reports whether a HelmChart that was read is older than what its watch has told.
 func (w *watches) behind(read metav1.Object) bool {
-	w.mu.Lock()
-	found := w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
-	w.mu.Unlock()
-	obj, _, err := found.GetByKey(read.GetNamespace() + "/" + read.GetName())
+	obj, _, err := w.known().GetByKey(read.GetNamespace() + "/" + read.GetName())
 	told, ok := obj.(*metav1.PartialObjectMetadata)
 	return err == nil && ok && told.UID == read.GetUID() && (told.Generation > read.GetGeneration() ||
 		told.DeletionTimestamp != nil && read.GetDeletionTimestamp() == nil)
@@ -91,10 +92,7 @@ func (w *watches) lookAtEnds() {
 
 // addEnding queues the HelmCharts that are being deleted. Those that are tried again already stay in their turn.
 func (w *watches) addEnding() {
-	w.mu.Lock()
-	found := w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
-	w.mu.Unlock()
-	for _, obj := range found.List() {
+	for _, obj := range w.known().List() {
 		m, ok := obj.(*metav1.PartialObjectMetadata)
 		if !ok || m.DeletionTimestamp == nil {
 			continue

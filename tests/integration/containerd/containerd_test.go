@@ -134,10 +134,16 @@ func (n *node) waitFor(what string, ok func() bool) {
 }
 
 func (n *node) containerdPid() int {
+	return pidOfCommand("containerd\x00--config\x00"+n.Data+"/", "")
+}
+
+// pidOfCommand is a process whose command line begins with start and has part in it, 0 if none runs.
+func pidOfCommand(start, part string) int {
 	matches, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range matches {
+		// A process may end meanwhile.
 		cmdline, _ := os.ReadFile(path)
-		if bytes.HasPrefix(cmdline, []byte("containerd\x00--config\x00"+n.Data+"/")) {
+		if bytes.HasPrefix(cmdline, []byte(start)) && bytes.Contains(cmdline, []byte(part)) {
 			var pid int
 			if _, err := fmt.Sscanf(path, "/proc/%d/cmdline", &pid); err == nil {
 				return pid

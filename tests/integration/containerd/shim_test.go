@@ -1,7 +1,6 @@
 package containerd_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,7 +60,11 @@ func TestContainersOfKilledShims(t *testing.T) {
 			if len(was) < 6 {
 				t.Fatalf("of a pod that runs there are %q", was)
 			}
-			if err := syscall.Kill(n.shimPid(sandbox), syscall.SIGKILL); err != nil {
+			shim := pidOfCommand(n.Data, "\x00-id\x00"+sandbox+"\x00")
+			if shim == 0 {
+				t.Fatalf("no shim of %s runs", sandbox)
+			}
+			if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			n.waitFor("nothing is left of the containers", func() bool { return len(n.kept(sandbox, container)) == 0 })
@@ -86,25 +89,4 @@ func (n *node) kept(ids ...string) (all []string) {
 		}
 	}
 	return all
-}
-
-// shimPid is the shim of a sandbox.
-func (n *node) shimPid(sandbox string) int {
-	n.t.Helper()
-	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	for _, path := range commands {
-		// A process may end meanwhile.
-		cmdline, _ := os.ReadFile(path)
-		if bytes.HasPrefix(cmdline, []byte(n.Data)) && bytes.Contains(cmdline, []byte("\x00-id\x00"+sandbox+"\x00")) {
-			var pid int
-			if _, err := fmt.Sscanf(path, "/proc/%d/cmdline", &pid); err == nil {
-				return pid
-			}
-		}
-	}
-	n.t.Fatalf("no shim of %s runs", sandbox)
-	return 0
 }
