@@ -403,8 +403,8 @@ func (d *ownAccess) testAgain(t *testing.T) {
 	for _, old := range []*rest.Config{config, token} {
 		// A token that was verified is believed for ten more seconds.
 		eventually(t, "credentials of the old one to end", func(context.Context) (bool, error) {
-			code, _ := get(t, old, "/api/v1/namespaces/default/configmaps")
-			return code == http.StatusUnauthorized, nil
+			code, _, err := try(t, old, http.MethodGet, "/api/v1/namespaces/default/configmaps", "", nil)
+			return err == nil && code == http.StatusUnauthorized, nil
 		})
 	}
 	if list, err := d.accesses.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {

@@ -187,6 +187,16 @@ func says(t *testing.T, cfg *rest.Config, path, accept string, so func(body stri
 // do sends one raw request; headers are "Name: value".
 func do(t *testing.T, cfg *rest.Config, method, path, body string, headers []string) (int, string) {
 	t.Helper()
+	code, answer, err := try(t, cfg, method, path, body, headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, answer
+}
+
+// try is do for a request that the server may cut off: it comes while its tenant is cordoned or ends.
+func try(t *testing.T, cfg *rest.Config, method, path, body string, headers []string) (int, string, error) {
+	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -204,14 +214,14 @@ func do(t *testing.T, cfg *rest.Config, method, path, body string, headers []str
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read to its end
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(fmt.Errorf("reading the answer to %s %s: %w", method, path, err))
+		return 0, "", fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 	}
-	return resp.StatusCode, string(answer)
+	return resp.StatusCode, string(answer), nil
 }
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) (bool, error)) {
