@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -50,7 +49,7 @@ func TestRefusedPodsAreWoken(t *testing.T) {
 			}
 			queue := moves{moved: make(chan struct{}, 1)}
 			s := newShares()
-			s.o.Local, s.sched = "rp", &scheduler.Scheduler{SchedulingQueue: queue}
+			s.o.Local, s.waker.queue = "rp", queue
 			add := func() *partition {
 				p := newPartition(t.Context(), s, ResourcePartition{Name: "rp", Client: client})
 				s.partitions["rp"] = p

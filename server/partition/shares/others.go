@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/a4s-io/a4s/server/partition/allocations"
 )
@@ -22,8 +21,8 @@ type other struct {
 	share allocations.Share
 	// pod stands for them in the cache of the scheduler; nil if they have nothing.
 	pod *corev1.Pod
-	// awaited is set while some of them have to say what they have.
-	awaited bool
+	// awaited is the resource partition of the node while some of them have to say what they have.
+	awaited string
 }
 
 // tell brings the scheduler's view of what others have on a node up to date.
@@ -35,7 +34,9 @@ func (s *shares) tell(name string) {
 		if rp := s.partitionOf(node); rp != nil {
 			a := rp.allocation(name)
 			now.share = a.Others(s.o.Partition)
-			now.awaited = a != nil && slices.ContainsFunc(a.Awaited, func(p string) bool { return p != s.o.Partition })
+			if a != nil && slices.ContainsFunc(a.Awaited, func(p string) bool { return p != s.o.Partition }) {
+				now.awaited = rp.name
+			}
 		}
 	}
 	s.mu.RLock()
@@ -48,19 +49,34 @@ func (s *shares) tell(name string) {
 		now.pod = s.stand(name, was.pod, now.share)
 	}
 	s.mu.Lock()
-	if now.pod == nil && !now.awaited {
+	if now.pod == nil && now.awaited == "" {
 		delete(s.others, name)
 	} else {
 		s.others[name] = now
 	}
+	s.awaits(name, was.awaited, now.awaited)
 	s.mu.Unlock()
-	if now.share.Lowered(was.share) || was.awaited && !now.awaited {
-		gone := was.pod
-		if gone == nil {
-			gone = standIn(name, was.share)
-		}
-		s.wake(gone)
+	if now.share.Lowered(was.share) || was.awaited != "" && now.awaited == "" {
+		s.waker.freed(name, was.share)
 	}
+}
+
+// awaits takes note that the resource partition of a node that is awaited was one and is
+// another now, "" for none. The caller holds mu.
+func (s *shares) awaits(node, was, now string) {
+	if was == now {
+		return
+	}
+	if delete(s.awaited[was], node); len(s.awaited[was]) == 0 {
+		delete(s.awaited, was)
+	}
+	if now == "" {
+		return
+	}
+	if s.awaited[now] == nil {
+		s.awaited[now] = map[string]struct{}{}
+	}
+	s.awaited[now][node] = struct{}{}
 }
 
 // stand replaces the pod that stands for others.
@@ -100,26 +116,12 @@ func standIn(node string, share allocations.Share) *corev1.Pod {
 	}
 }
 
-// wake has pods tried again that may fit since a pod went: plugins look at what it had.
-func (s *shares) wake(gone *corev1.Pod) {
-	s.sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Background(), framework.EventAssignedPodDelete, gone,
-		nil, nil)
-}
-
 // awaitedOn is on how many nodes of a resource partition others have to say what they have.
-func (s *shares) awaitedOn(p *partition) (n int, one string) {
-	var names []string
+func (s *shares) awaitedOn(partition string) (n int, one string) {
 	s.mu.RLock()
-	for name, o := range s.others {
-		if o.awaited {
-			names = append(names, name)
-		}
+	defer s.mu.RUnlock()
+	for one = range s.awaited[partition] {
+		break
 	}
-	s.mu.RUnlock()
-	for _, name := range names {
-		if node, err := s.nodes.Get(name); err == nil && s.partitionOf(node) == p {
-			n, one = n+1, name
-		}
-	}
-	return n, one
+	return len(s.awaited[partition]), one
 }

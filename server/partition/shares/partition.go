@@ -141,7 +141,7 @@ func (p *partition) watchOver() {
 		last = now
 		answers := p.answers()
 		if answers && p.refused.Swap(false) {
-			p.shares.wake(standIn(p.name, allocations.Share{}))
+			p.shares.waker.freed(p.name, allocations.Share{})
 		}
 		if r := p.shares.o.Health; r != nil {
 			detail := ""
@@ -149,7 +149,7 @@ func (p *partition) watchOver() {
 				detail = err.Error()
 			}
 			r.Report(!answers, health.ResourcesUnanswered, p.name, detail)
-			awaited, node := p.shares.awaitedOn(p)
+			awaited, node := p.shares.awaitedOn(p.name)
 			r.Report(awaited > 0, health.SharesAwaited, p.name,
 				fmt.Sprintf("%d nodes, %s for one: kubectl get nodeallocations there has their names", awaited, node))
 		}

@@ -48,7 +48,7 @@ func (p *plugin) Filter(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, info
 	p.mu.RLock()
 	others, has := p.others[node.Name]
 	p.mu.RUnlock()
-	if others.awaited {
+	if others.awaited != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			"node(s) waited for tenant partitions to say what they have there")
 	}

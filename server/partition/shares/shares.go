@@ -64,7 +64,8 @@ func Plugin(o Options) ourscheduler.Plugin {
 	}
 	s := &shares{
 		o: o, pods: map[types.UID]*podShare{}, onNode: map[string]map[types.UID]*podShare{},
-		partitions: map[string]*partition{}, others: map[string]other{}, started: make(chan struct{}),
+		partitions: map[string]*partition{}, others: map[string]other{},
+		awaited: map[string]map[string]struct{}{}, started: make(chan struct{}),
 	}
 	s.lingers.Store(o.Unknown != nil)
 	return ourscheduler.Plugin{
@@ -103,14 +104,18 @@ type shares struct {
 	onNode     map[string]map[types.UID]*podShare
 	partitions map[string]*partition
 
-	// telling keeps what the cache of the scheduler is told in order; others is under mu.
+	// telling keeps what the cache of the scheduler is told in order; others is under mu, and so is
+	// awaited: by resource partition, the nodes where others have to say what they have.
 	telling sync.Mutex
 	others  map[string]other
+	awaited map[string]map[string]struct{}
+	// waker is set before the scheduler runs.
+	waker *waker
 }
 
 // attach connects the plugin with its scheduler, which does not run yet.
 func (s *shares) attach(ctx context.Context, sched *scheduler.Scheduler, f informers.SharedInformerFactory) error {
-	s.sched, s.bindsFirst = sched, bindsFirst(sched)
+	s.sched, s.bindsFirst, s.waker = sched, bindsFirst(sched), &waker{queue: sched.SchedulingQueue}
 	nodes := f.Core().V1().Nodes()
 	s.nodes = nodes.Lister()
 	nodesKnown, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -21,7 +21,8 @@ import (
 func newShares() *shares {
 	return &shares{o: Options{Partition: "tp1"}, pods: map[types.UID]*podShare{},
 		onNode: map[string]map[types.UID]*podShare{}, partitions: map[string]*partition{},
-		others: map[string]other{}, started: make(chan struct{})}
+		others: map[string]other{}, awaited: map[string]map[string]struct{}{},
+		started: make(chan struct{}), waker: &waker{}}
 }
 
 func boundPod(uid, node string, cpu int64, phase corev1.PodPhase) *corev1.Pod {
