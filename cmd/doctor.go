@@ -242,7 +242,8 @@ func (d doctor) leftovers() int {
 		}
 		args := strings.Split(string(text), "\x00")
 		if strings.Contains(filepath.Base(args[0]), "containerd-shim") &&
-			strings.Contains(string(text), instance.RunDir+"/") {
+			strings.Contains(string(text), instance.RunDir+"/") &&
+			!instance.Elsewhere(filepath.Dir(file), instance.RunDir) {
 			n++
 		}
 	}

@@ -57,6 +57,7 @@ type fakeProc struct {
 	exe       string
 	args      string
 	cgroup    string
+	container bool // it is in one: it has another root directory
 }
 
 func writeProc(t *testing.T, procs []fakeProc) string {
@@ -83,6 +84,11 @@ func writeProc(t *testing.T, procs []fakeProc) string {
 		if p.exe != "" {
 			must(os.Symlink(p.exe, filepath.Join(dir, "exe")))
 		}
+		if p.container {
+			must(os.Symlink(root, filepath.Join(dir, "root")))
+		} else {
+			must(os.Symlink("/", filepath.Join(dir, "root")))
+		}
 	}
 	return root
 }
@@ -102,6 +108,7 @@ func TestPodProcesses(t *testing.T) {
 		{pid: 50, ppid: 1, exe: "/bin/orphan", cgroup: "/kubepods/burstable/pod" + uid + "/y"},
 		{pid: 51, ppid: 1, exe: "/bin/orphan", cgroup: "/kubepods.slice/kubepods-burstable.slice/" +
 			"kubepods-burstable-pod0a1b_2c3d.slice/cri-containerd-z.scope"},
+		{pid: 41, ppid: 1, exe: "/var/lib/a4s/data/abc/bin/containerd-shim-runc-v2", container: true},
 		{pid: 52, ppid: 1, exe: "/bin/lookalike", cgroup: "/user.slice/pod" + uid},
 	})
 	all, err := procfs(root).processes()
@@ -119,7 +126,7 @@ func TestPodProcesses(t *testing.T) {
 }
 
 func TestOnlyOurContainerd(t *testing.T) {
-	k := &killer{Options: Options{DataDir: "/var/lib/a4s", RunDir: "/run/a4s"}}
+	k := &killer{Options: Options{DataDir: "/var/lib/a4s", RunDir: "/run/a4s"}} // neither has to be there
 	for args, want := range map[string]bool{
 		"containerd -c /var/lib/a4s/agent/etc/containerd/config.toml":     true,
 		"/usr/bin/containerd --config=/var/lib/a4s/agent/containerd.toml": true,
@@ -132,6 +139,18 @@ func TestOnlyOurContainerd(t *testing.T) {
 	} {
 		if got := k.isContainerd(process{args: strings.Fields(args)}); got != want {
 			t.Errorf("isContainerd(%s) = %v", args, got)
+		}
+	}
+	// That of an a4s in a container of something else has the same paths.
+	root := writeProc(t, []fakeProc{{pid: 1, args: "containerd -c /var/lib/a4s/config.toml"},
+		{pid: 2, args: "containerd -c /var/lib/a4s/config.toml", container: true}})
+	for pid, want := range map[int]bool{1: true, 2: false} {
+		p, err := procfs(root).read(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := k.isContainerd(p); got != want {
+			t.Errorf("process %d: %v, want %v", pid, got, want)
 		}
 	}
 }

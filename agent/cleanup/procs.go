@@ -34,6 +34,7 @@ type process struct {
 	exe       string
 	args      []string
 	cgroups   []string // paths in all hierarchies
+	dir       string   // its directory in /proc
 }
 
 // procfs is where /proc is.
@@ -70,7 +71,7 @@ func (proc procfs) read(pid int) (process, error) {
 	if len(f) < 20 {
 		return process{}, fmt.Errorf("%s/stat: %d fields after the name", dir, len(f))
 	}
-	p := process{pid: pid, start: f[19], zombie: f[0] == "Z"}
+	p := process{pid: pid, start: f[19], zombie: f[0] == "Z", dir: dir}
 	if p.ppid, err = strconv.Atoi(f[1]); err != nil {
 		return process{}, fmt.Errorf("%s/stat: %w", dir, err)
 	}
@@ -192,12 +193,13 @@ func (k *killer) isContainerd(p process) bool {
 	if p.zombie || len(p.args) < 2 || filepath.Base(p.args[0]) != "containerd" {
 		return false
 	}
-	return slices.ContainsFunc(p.args[1:], func(a string) bool {
+	named := slices.ContainsFunc(p.args[1:], func(a string) bool {
 		if _, value, ok := strings.Cut(a, "="); ok && strings.HasPrefix(a, "-") {
 			a = value
 		}
 		return below(a, k.DataDir) || below(a, k.RunDir)
 	})
+	return named && !instance.Elsewhere(p.dir, k.DataDir)
 }
 
 // killPods ends all shims of the data directory and everything that runs in
@@ -281,7 +283,8 @@ func (o *ownPods) processes(all []process) []process {
 }
 
 func (o *ownPods) isShim(p process) bool {
-	return filepath.Base(p.exe) == "containerd-shim-runc-v2" && below(p.exe, filepath.Join(o.dataDir, "data"))
+	return filepath.Base(p.exe) == "containerd-shim-runc-v2" && below(p.exe, filepath.Join(o.dataDir, "data")) &&
+		!instance.Elsewhere(p.dir, o.dataDir)
 }
 
 func (o *ownPods) has(p process) bool {

@@ -176,6 +176,22 @@ func TestPruneKeepsWhatRuns(t *testing.T) {
 	wantContent(t, v3.RuncPath, "runc 3", 0o755)
 }
 
+// TestPathsInContainers: what runs in a container keeps no version, whatever its path there is.
+func TestPathsInContainers(t *testing.T) {
+	process, dir := t.TempDir(), t.TempDir()
+	e := executable{process: process, path: filepath.Join(dir, "bin", "app")}
+	for root, want := range map[string]bool{"/": true, t.TempDir(): false} {
+		link := filepath.Join(process, "root")
+		_ = os.Remove(link) // there is none at first
+		if err := os.Symlink(root, link); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.below(dir, nil); got != want {
+			t.Errorf("root directory %s: in use: %v, want %v", root, got, want)
+		}
+	}
+}
+
 func TestExtractConcurrently(t *testing.T) {
 	dataDir := t.TempDir()
 	manifest, archive := version(t, "1")

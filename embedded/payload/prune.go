@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/internal/instance"
 )
 
 // prune removes the versions below root that nothing runs from, except those of keep.
@@ -56,7 +58,8 @@ func prune(log *logrus.Entry, root string, keep ...string) {
 
 // executable is the file that a process runs.
 type executable struct {
-	info fs.FileInfo
+	process string // its directory in /proc
+	info    fs.FileInfo
 	// path is as the process's mount namespace has it, with " (deleted)"
 	// behind it when the file has been replaced.
 	path string
@@ -64,9 +67,10 @@ type executable struct {
 
 // below reports whether the executable is, or was, a file of dir, whose files
 // are given. File identity finds it when the data directory is behind a bind
-// mount, the path finds it when the file was replaced by a repair.
+// mount, the path finds it when the file was replaced by a repair. The path of what runs in a
+// container is one in the container.
 func (e executable) below(dir string, files []fs.FileInfo) bool {
-	if strings.HasPrefix(e.path, dir+"/") {
+	if strings.HasPrefix(e.path, dir+"/") && !instance.Elsewhere(e.process, dir) {
 		return true
 	}
 	return slices.ContainsFunc(files, func(f fs.FileInfo) bool { return os.SameFile(e.info, f) })
@@ -84,13 +88,14 @@ func executables() ([]executable, error) {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		link := filepath.Join("/proc", e.Name(), "exe")
+		process := filepath.Join("/proc", e.Name())
+		link := filepath.Join(process, "exe")
 		info, err := os.Stat(link)
 		if err != nil {
 			continue
 		}
 		if target, err := os.Readlink(link); err == nil {
-			found = append(found, executable{info: info, path: target})
+			found = append(found, executable{process: process, info: info, path: target})
 		}
 	}
 	return found, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -23,9 +24,10 @@ const leftoverGrace = 5 * time.Second
 
 // endLeftover ends a containerd that a killed a4s left on the same
 // configuration file, since two of them must not share a directory. It is
-// known by its command line, which names that file.
+// known by its command line, which names that file, and by that it sees the same file: a container
+// may have the same command line, and its own file there.
 func endLeftover(ctx context.Context, configFile string, log *logrus.Entry) error {
-	pids, err := findByArgs("/proc", childArgs(configFile))
+	pids, err := findByArgs(childArgs(configFile), configFile)
 	if err != nil {
 		return err
 	}
@@ -92,8 +94,9 @@ func waitEnd(ctx context.Context, fd int, timeout time.Duration) (bool, error) {
 	return false, nil
 }
 
-// findByArgs returns the processes with exactly these arguments.
-func findByArgs(proc string, args []string) ([]int, error) {
+// findByArgs returns the processes with exactly these arguments that see the same file.
+func findByArgs(args []string, file string) ([]int, error) {
+	const proc = "/proc"
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("looking for a containerd left behind: %w", err)
@@ -104,11 +107,13 @@ func findByArgs(proc string, args []string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		cmdline, err := os.ReadFile(filepath.Join(proc, entry.Name(), "cmdline"))
+		dir := filepath.Join(proc, entry.Name())
+		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		if slices.Equal(strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"), args) {
+		if slices.Equal(strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"), args) &&
+			!instance.Elsewhere(dir, file) {
 			pids = append(pids, pid)
 		}
 	}

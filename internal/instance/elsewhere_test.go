@@ -1,0 +1,100 @@
+package instance
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// seesVariable makes the test binary a process that sees other files: what it says in "kind:directory".
+const seesVariable = "A4S_TEST_SEES"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(seesVariable); how != "" {
+		if err := see(how); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// see changes what this process sees, says so, and waits to be killed.
+func see(how string) error {
+	dir := os.Getenv(seesVariable + "_DIR")
+	var err error
+	switch how {
+	case "another root":
+		err = unix.Chroot(dir)
+	case "another directory":
+		err = unix.Mount("tmpfs", dir, "tmpfs", 0, "")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", how, err)
+	}
+	fmt.Println("ready")
+	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	return err
+}
+
+// TestElsewhere: a process is elsewhere if it sees another file tree, or another file at the path in the same
+// tree, whatever its arguments are.
+func TestElsewhere(t *testing.T) {
+	for how, want := range map[string]bool{
+		"the same": false, "the same, in a mount namespace of its own": false,
+		"another root": true, "another directory": true,
+	} {
+		t.Run(how, func(t *testing.T) {
+			if how != "the same" && os.Geteuid() != 0 {
+				t.Skip("makes mount namespaces, which needs root")
+			}
+			dir := t.TempDir()
+			path := filepath.Join(dir, "file")
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := exec.CommandContext(t.Context(), "/proc/self/exe")
+			c.Env = append(os.Environ(), seesVariable+"="+how, seesVariable+"_DIR="+dir)
+			if how != "the same" {
+				// Go makes mounts of a new namespace private.
+				c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+			}
+			in, err := c.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = in.Close()
+				_ = c.Wait() // it ends with its input
+			})
+			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			process := filepath.Join("/proc", strconv.Itoa(c.Process.Pid))
+			if got := Elsewhere(process, path); got != want {
+				t.Errorf("elsewhere: %v, want %v", got, want)
+			}
+			if Elsewhere(process, filepath.Join(dir, "none")) != (how == "another root") {
+				t.Error("a path where there is nothing tells them apart")
+			}
+		})
+	}
+	if Elsewhere("/proc/none", "/") {
+		t.Error("a process that has ended is elsewhere")
+	}
+}
