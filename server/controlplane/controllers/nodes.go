@@ -252,7 +252,14 @@ func (l listNodes) List(ctx context.Context, o metav1.ListOptions) (*corev1.Node
 	if err != nil {
 		return nil, err
 	}
-	unfit := noderanges.Unfit(list.Items, l.lists.ranges)
+	all := func(yield func(*corev1.Node) bool) {
+		for i := range list.Items {
+			if !yield(&list.Items[i]) {
+				return
+			}
+		}
+	}
+	unfit := noderanges.Unfit(all, l.lists.ranges)
 	for i := range list.Items {
 		n := &list.Items[i]
 		if why := unfit[n.Name]; why != nil {

@@ -2,6 +2,7 @@ package noderanges
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -48,26 +49,28 @@ func Overlap(a, b []netip.Prefix) bool {
 }
 
 // Unfit are the nodes with ranges that no server would store today, and why: they are of a time
-// before that was looked at, or before the range of the cluster was another.
-func Unfit(nodes []corev1.Node, in []Range) map[string]error {
+// before that was looked at, or before the range of the cluster was another. Of nodes with the same
+// range all but the first are.
+func Unfit(nodes iter.Seq[*corev1.Node], in []Range) map[string]error {
 	out := map[string]error{}
 	if len(in) == 0 {
 		return out
 	}
-	var fit []*corev1.Node
-	for i := range nodes {
-		n := &nodes[i]
+	// All have the same size, so two that overlap are the same.
+	first := map[netip.Prefix]string{}
+	for n := range nodes {
 		of, err := Read(n.Spec.PodCIDRs, in)
 		if err != nil {
 			out[n.Name] = err
 			continue
 		}
-		for _, other := range fit {
-			if Overlap(Stored(other.Spec.PodCIDRs), of) {
-				out[n.Name] = fmt.Errorf("the range %s is that of node %s, too", n.Spec.PodCIDR, other.Name)
+		for _, p := range of {
+			if owner, taken := first[p]; taken {
+				out[n.Name] = fmt.Errorf("the range %s is that of node %s, too", p, owner)
+			} else {
+				first[p] = n.Name
 			}
 		}
-		fit = append(fit, n)
 	}
 	return out
 }

@@ -22,10 +22,11 @@ func (b *Bounds) Check(_ context.Context, r *health.Registry) {
 	if err != nil {
 		return // a lister does not fail
 	}
-	own := make([]corev1.Node, 0, len(all))
-	for _, n := range all {
-		if _, copied := n.Labels[nodecopies.Label]; !copied {
-			own = append(own, *n)
+	own := func(yield func(*corev1.Node) bool) {
+		for _, n := range all {
+			if _, copied := n.Labels[nodecopies.Label]; !copied && !yield(n) {
+				return
+			}
 		}
 	}
 	unfit := noderanges.Unfit(own, b.o.Ranges)
