@@ -230,20 +230,19 @@ func (d doctor) stopped() []health.Problem {
 
 // leftovers counts the processes of pods: shims and virtual machines.
 func (d doctor) leftovers() int {
-	commands, err := filepath.Glob(filepath.Join(d.proc, "[0-9]*", "cmdline"))
+	processes, err := filepath.Glob(filepath.Join(d.proc, "[0-9]*"))
 	if err != nil {
 		return 0
 	}
 	n := 0
-	for _, file := range commands {
-		text, err := os.ReadFile(file)
-		if err != nil {
+	for _, process := range processes {
+		args, err := instance.Arguments(process)
+		if err != nil || len(args) == 0 {
 			continue // it has ended
 		}
-		args := strings.Split(string(text), "\x00")
 		if strings.Contains(filepath.Base(args[0]), "containerd-shim") &&
-			strings.Contains(string(text), instance.RunDir+"/") &&
-			!instance.Elsewhere(filepath.Dir(file), instance.RunDir) {
+			strings.Contains(strings.Join(args, " "), instance.RunDir+"/") &&
+			!instance.Elsewhere(process, instance.RunDir) {
 			n++
 		}
 	}

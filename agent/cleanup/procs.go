@@ -79,8 +79,8 @@ func (proc procfs) read(pid int) (process, error) {
 	if exe, err := os.Readlink(filepath.Join(dir, "exe")); err == nil {
 		p.exe = strings.TrimSuffix(exe, " (deleted)")
 	}
-	if cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && len(cmdline) > 0 {
-		p.args = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	if args, err := instance.Arguments(dir); err == nil {
+		p.args = args
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "cgroup")); err == nil {
 		for line := range strings.Lines(string(data)) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -96,5 +97,26 @@ func TestElsewhere(t *testing.T) {
 	}
 	if Elsewhere("/proc/none", "/") {
 		t.Error("a process that has ended is elsewhere")
+	}
+}
+
+// TestArgumentsAreBounded: a process can say that its arguments are what it has mapped, without touching it.
+func TestArgumentsAreBounded(t *testing.T) {
+	args, err := Arguments("/proc/self")
+	if err != nil || !slices.Equal(args, os.Args) {
+		t.Errorf("%v, %v, want %v", args, err, os.Args)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cmdline"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if args, err := Arguments(dir); err != nil || len(args) != 0 {
+		t.Errorf("of none: %v, %v", args, err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "cmdline"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if args, err := Arguments(dir); err != nil || len(args) != maxArguments {
+		t.Errorf("of a terabyte: %d, %v", len(args), err)
 	}
 }

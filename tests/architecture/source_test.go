@@ -161,6 +161,32 @@ func TestOnePackageRegistersTransports(t *testing.T) {
 	}
 }
 
+// TestOnePackageReadsCommandLines: a process chooses its command line, and can make it terabytes.
+func TestOnePackageReadsCommandLines(t *testing.T) {
+	const allowed = "internal/instance"
+	found := false
+	for _, p := range mustPackages(t) {
+		if strings.HasPrefix(p.path(), "tests/") {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			data, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(data, []byte("cmdline")) {
+				continue
+			}
+			if found = true; p.path() != allowed {
+				t.Errorf("%s reads a command line: ask %s for it", path.Join(p.path(), name), allowed)
+			}
+		}
+	}
+	if !found {
+		t.Error("nobody reads one: this test looks for the wrong name")
+	}
+}
+
 // TestNoRegistryHosts keeps the addresses of package registries out of the
 // repository: which mirror to use is the choice of the machine that builds.
 func TestNoRegistryHosts(t *testing.T) {

@@ -108,12 +108,11 @@ func findByArgs(args []string, file string) ([]int, error) {
 			continue
 		}
 		dir := filepath.Join(proc, entry.Name())
-		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		found, err := instance.Arguments(dir)
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		if slices.Equal(strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"), args) &&
-			!instance.Elsewhere(dir, file) {
+		if slices.Equal(found, args) && !instance.Elsewhere(dir, file) {
 			pids = append(pids, pid)
 		}
 	}

@@ -2,12 +2,15 @@ package mux
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -37,8 +40,8 @@ func (w *rewriter) sandbox(config *runtimeapi.PodSandboxConfig) bool {
 	return true
 }
 
-// container puts native names into the hosts file of a new container, which
-// the kubelet has just written.
+// container puts native names into the hosts file of a new container. The
+// kubelet has just written it.
 func (w *rewriter) container(request []byte) error {
 	// Most containers are of pods whose names stay; their configuration is
 	// large and need not be read for that.
@@ -59,7 +62,7 @@ func (w *rewriter) container(request []byte) error {
 		if m.HostPath != file {
 			continue
 		}
-		content, err := os.ReadFile(file)
+		content, err := readHosts(file)
 		if err != nil {
 			return fmt.Errorf("hosts file of a pod: %w", err)
 		}
@@ -72,6 +75,33 @@ func (w *rewriter) container(request []byte) error {
 		}
 	}
 	return nil
+}
+
+// maxHosts is how large a hosts file may be. What the kubelet writes is some hundred bytes, and the
+// host aliases of the pod.
+const maxHosts = 1 << 20
+
+// errHosts is a file that the kubelet has not written so.
+var errHosts = errors.New("not a file that the kubelet writes")
+
+// readHosts reads a hosts file. Containers of the pod that run already have it mounted, and may have
+// made of it what they like.
+func readHosts(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w: it is no regular file", file, errHosts)
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxHosts+1))
+	if err == nil && len(content) > maxHosts {
+		err = fmt.Errorf("%s: %w: it has more than %d bytes", file, errHosts, maxHosts)
+	}
+	return content, err
 }
 
 // domains returns the end of the pod's qualified name, as the kubelet composes
