@@ -24,6 +24,7 @@ import (
 	vmsettings "github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/agent/vm/supervisor"
 	"github.com/a4s-io/a4s/embedded/payload"
+	"github.com/a4s-io/a4s/embedded/payload/format"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/instance"
@@ -190,6 +191,7 @@ func (r *runtimeSet) muxOptions() mux.Options {
 		Runtimes:    all,
 		Grace:       time.Duration(r.cfg.RuntimeGracePeriods) * r.chosen.StatusPeriod,
 		KubeletDir:  settings.RootDir(r.cfg.DataDir),
+		Carried:     format.PauseImage,
 		Log:         logrus.WithField("component", mux.Name),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/distribution/reference"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,11 +17,31 @@ import (
 // is. The kubelet copies the annotations of the pod into the name of the image;
 // the pod source has put the type, and the runtime if one was asked for, there.
 func (rt *router) toImage(c *call) error {
+	if c.method == runtimeapi.ImageService_PullImage_FullMethodName {
+		if err := rt.mayPull(c.request); err != nil {
+			return err
+		}
+	}
 	s, err := rt.forImage(c)
 	if err != nil {
 		return err
 	}
 	return c.pass(s)
+}
+
+// mayPull refuses to pull what a4s carries. Sandboxes of all pods find it by its name, and whoever serves
+// that name at a registry, or at a mirror, would run in them.
+func (rt *router) mayPull(request []byte) error {
+	var spec runtimeapi.ImageSpec
+	if err := unmarshal(field(request, 1), &spec); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	named, err := reference.ParseDockerRef(spec.Image)
+	if err == nil && rt.carried != "" && named.String() == rt.carried {
+		return status.Errorf(codes.PermissionDenied, "the image %s is carried in a4s and is not pulled: "+
+			"use it with imagePullPolicy Never or IfNotPresent", rt.carried)
+	}
+	return nil // the runtime says what is wrong with the name
 }
 
 // forImage returns the runtime for an image, and puts into the request what

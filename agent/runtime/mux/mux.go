@@ -40,6 +40,9 @@ type Options struct {
 	Grace time.Duration
 	// KubeletDir is the kubelet's root directory.
 	KubeletDir string
+	// Carried is the name of an image that is never pulled, because a4s carries it: that of sandboxes;
+	// empty for none.
+	Carried string
 	// Log may be nil.
 	Log *logrus.Entry
 }
@@ -67,7 +70,7 @@ func New(o Options) (*Mux, error) {
 	}
 	m := &Mux{o: o, joined: make(chan struct{})}
 	m.router.log, m.router.grace = o.Log, o.Grace
-	m.router.native.kubeletDir = o.KubeletDir
+	m.router.native.kubeletDir, m.router.carried = o.KubeletDir, o.Carried
 	m.router.all, m.router.snapshot = m.all, m.snapshot
 	var all []*service
 	for _, r := range o.Runtimes {

@@ -42,10 +42,12 @@ func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), e
 
 // router hands every call of the kubelet on to the runtimes that it is about.
 type router struct {
-	log    *logrus.Entry
-	grace  time.Duration // Options.Grace
-	native rewriter
-	owners owners
+	log   *logrus.Entry
+	grace time.Duration // Options.Grace
+	// carried is Options.Carried.
+	carried string
+	native  rewriter
+	owners  owners
 
 	// all returns the registered runtimes, snapshot also what is closed when
 	// they change.
@@ -196,6 +198,7 @@ func (rt *router) runSandbox(c *call) error {
 		return err
 	}
 	changed := rt.native.sandbox(r.GetConfig())
+	changed = shorten(r.GetConfig()) || changed
 	if changed || handler != r.RuntimeHandler {
 		r.RuntimeHandler = handler
 		if c.request, err = marshal(&r); err != nil {
