@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -29,6 +30,10 @@ const (
 	silence = 3 * joinapi.LocalVolumesAlive
 	// noSuchPath is the pause when the cluster has no local volumes.
 	noSuchPath = time.Minute
+	// oneRemoval is how long a volume is removed at a time, and removals all of them together, before
+	// something else is looked at.
+	oneRemoval = time.Second
+	removals   = 5 * time.Second
 	// answerTimeout bounds one answer.
 	answerTimeout = 20 * time.Second
 )
@@ -109,25 +114,50 @@ func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
 		}
 		wait = minPause // the stream works
 		watchdog.Stop()
-		for _, v := range work.Volumes {
-			if err := n.do(ctx, v); err != nil {
-				return wait, err // the next stream begins with all that is left
-			}
+		if err := n.doAll(ctx, work.Volumes); err != nil {
+			return wait, err // the next stream begins with all that is left
 		}
 		watchdog.Reset(silence)
 	}
 }
 
-// do makes or removes one volume and says so. The error is one of the
-// connection.
-func (n *node) do(ctx context.Context, v joinapi.LocalVolume) error {
+// doAll does what there is to do. What pods wait for comes first. Each removal has a moment, and all of
+// them a few: the server says again what is left, and a tenant's volume that never ends holds up nobody's.
+func (n *node) doAll(ctx context.Context, volumes []joinapi.LocalVolume) error {
+	rand.Shuffle(len(volumes), func(i, j int) { volumes[i], volumes[j] = volumes[j], volumes[i] })
+	for _, removes := range []bool{false, true} {
+		until := time.Now().Add(removals)
+		for _, v := range volumes {
+			if v.Remove != removes {
+				continue
+			}
+			deadline := time.Now().Add(oneRemoval)
+			if deadline.After(until) {
+				deadline = until
+			}
+			if err := n.do(ctx, v, deadline); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// do makes or removes one volume and says so, unless the deadline of a removal has come. The error is one of
+// the connection.
+func (n *node) do(ctx context.Context, v joinapi.LocalVolume, deadline time.Time) error {
 	done := joinapi.LocalVolumeDone{Name: v.Name, UID: v.UID, Removed: v.Remove}
 	log := n.Log.WithField("volume", v.Name)
-	act := create
+	var err error
 	if v.Remove {
-		act = remove
+		err = remove(v, deadline)
+	} else {
+		err = create(v)
 	}
-	err := act(v)
+	if errors.Is(err, errMore) {
+		log.Debug("the volume is being removed")
+		return nil
+	}
 	if err != nil {
 		done.Error = err.Error()
 		log.WithError(err).Warn("a local volume waits; this is tried again")

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -29,7 +31,7 @@ func TestDoesWhatTheServerSays(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + r.URL.Path {
 		case "GET" + joinapi.PathLocalVolumes:
-			_ = json.NewEncoder(w).Encode(joinapi.LocalVolumes{Volumes: []joinapi.LocalVolume{first, second, bad}})
+			_ = json.NewEncoder(w).Encode(joinapi.LocalVolumes{Volumes: []joinapi.LocalVolume{second, first, bad}})
 		case "POST" + joinapi.PathLocalVolumeDone:
 			var done joinapi.LocalVolumeDone
 			if err := json.NewDecoder(r.Body).Decode(&done); err != nil {
@@ -49,17 +51,19 @@ func TestDoesWhatTheServerSays(t *testing.T) {
 	go func() {
 		ended <- New(Options{Config: &rest.Config{Host: server.URL}, Log: logrus.NewEntry(log)}).Run(ctx, func() {})
 	}()
+	// What is to be made comes first, in any order.
 	for range 2 {
-		for _, want := range []joinapi.LocalVolumeDone{{Name: "pvc-1", UID: "1"},
-			{Name: "pvc-2", UID: "1", Removed: true}, {Name: "pvc-3", UID: "3"}} {
-			got := <-answers
-			if failed := got.Error != ""; failed != (want.Name == "pvc-3") {
-				t.Errorf("%s: %q", got.Name, got.Error)
+		got := []joinapi.LocalVolumeDone{<-answers, <-answers, <-answers}
+		slices.SortFunc(got[:2], func(a, b joinapi.LocalVolumeDone) int { return strings.Compare(a.Name, b.Name) })
+		for i := range got {
+			if failed := got[i].Error != ""; failed != (got[i].Name == "pvc-3") {
+				t.Errorf("%s: %q", got[i].Name, got[i].Error)
 			}
-			got.Error = ""
-			if got != want {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
+			got[i].Error = ""
+		}
+		if want := []joinapi.LocalVolumeDone{{Name: "pvc-1", UID: "1"}, {Name: "pvc-3", UID: "3"},
+			{Name: "pvc-2", UID: "1", Removed: true}}; !slices.Equal(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
 	cancel()

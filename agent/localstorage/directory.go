@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 
@@ -58,9 +60,10 @@ func create(v joinapi.LocalVolume) error {
 	return nil
 }
 
-// remove removes the directory of a volume and all that is in it. It may be
-// gone already.
-func remove(v joinapi.LocalVolume) error {
+// remove removes the directory of a volume and all that is in it, until the
+// deadline: then it returns errMore, and goes on the next time. It may be gone
+// already.
+func remove(v joinapi.LocalVolume, deadline time.Time) error {
 	parent, name, err := locate(v)
 	if err != nil {
 		return err
@@ -77,15 +80,32 @@ func remove(v joinapi.LocalVolume) error {
 	if err != nil {
 		return fmt.Errorf("resolving %s: %w", parent, err)
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(real, name)))
+	below := mountinfo.PrefixFilter(filepath.Join(real, name))
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		skip, stop = below(m)
+		return skip && !isOf(m, name), stop
+	})
 	if err != nil {
 		return fmt.Errorf("reading what is mounted: %w", err)
 	}
-	if len(mounts) > 0 {
-		return fmt.Errorf("something is mounted at %s; unmount it first", mounts[0].Mountpoint)
+	for _, m := range mounts {
+		if isOf(m, name) {
+			return fmt.Errorf("it is mounted at %s: a pod has it", m.Mountpoint)
+		}
+		return fmt.Errorf("something is mounted at %s; unmount it first", m.Mountpoint)
 	}
-	if err := root.RemoveAll(name); err != nil {
+	all, err := root.Open(".")
+	if err != nil {
+		return fmt.Errorf("opening the directory of all volumes: %w", err)
+	}
+	defer all.Close() //nolint:errcheck // it was only read
+	if err := removeTree(all, name, deadline); err != nil {
 		return fmt.Errorf("removing %s: %w", v.Path, err)
 	}
 	return nil
+}
+
+// isOf reports whether a mount shows a volume, or a directory in it, elsewhere: names of volumes are unique.
+func isOf(m *mountinfo.Info, name string) bool {
+	return slices.Contains(strings.Split(m.Root, "/"), name)
 }

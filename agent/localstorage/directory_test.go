@@ -1,9 +1,12 @@
 package localstorage
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,10 +18,13 @@ func volume(dir, name string) joinapi.LocalVolume {
 	return joinapi.LocalVolume{Name: name, UID: "1", Path: filepath.Join(dir, name+"_default_data")}
 }
 
+// soon is a deadline that no test meets.
+func soon() time.Time { return time.Now().Add(time.Minute) }
+
 func TestCreateAndRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "storage")
 	v := volume(dir, "pvc-1.t1.tenant")
-	if err := remove(v); err != nil {
+	if err := remove(v, soon()); err != nil {
 		t.Errorf("what was never made: %v", err)
 	}
 	if err := create(v); err != nil {
@@ -58,7 +64,7 @@ func TestCreateAndRemove(t *testing.T) {
 	if err := create(beside); err != nil {
 		t.Fatal(err)
 	}
-	if err := remove(v); err != nil {
+	if err := remove(v, soon()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(v.Path); !os.IsNotExist(err) {
@@ -92,7 +98,7 @@ func TestPathsThatAreNoVolumes(t *testing.T) {
 		{Name: "..", Path: dir + "/.."},
 		{Name: "a/pvc", Path: dir + "/a/pvc_x"},
 	} {
-		if create(v) == nil || remove(v) == nil {
+		if create(v) == nil || remove(v, soon()) == nil {
 			t.Errorf("%+v is taken for a volume", v)
 		}
 	}
@@ -122,7 +128,7 @@ func TestMountsStay(t *testing.T) {
 	if err := unix.Mount(other, at, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := remove(v); err == nil {
+	if err := remove(v, soon()); err == nil {
 		t.Error("a volume with a mount in it is removed")
 	}
 	if err := unix.Unmount(at, 0); err != nil {
@@ -131,7 +137,118 @@ func TestMountsStay(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	if err := remove(v); err != nil {
+	if err := remove(v, soon()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestVolumesOfHostilePods: what a pod has left in a volume takes no more descriptors than any, a pod that writes
+// on holds up nothing, and a volume that a pod has is not removed.
+func TestVolumesOfHostilePods(t *testing.T) {
+	t.Run("nested without an end", func(t *testing.T) {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		v := volume(t.TempDir(), "pvc-1")
+		if err := create(v); err != nil {
+			t.Fatal(err)
+		}
+		here, err := unix.Open(v.Path, unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3000 {
+			for _, name := range []string{"d", "beside" + strconv.Itoa(i%7)} {
+				if err := unix.Mkdirat(here, name, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next, err := unix.Openat(here, "d", unix.O_DIRECTORY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Close(here); err != nil {
+				t.Fatal(err)
+			}
+			here = next
+		}
+		if err := unix.Close(here); err != nil {
+			t.Fatal(err)
+		}
+		few := limit
+		few.Cur = 256
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+			t.Fatal(err)
+		}
+		err = remove(v, soon())
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(v.Path); !os.IsNotExist(err) {
+			t.Errorf("it is still there: %v", err)
+		}
+	})
+	t.Run("written all the time", func(t *testing.T) {
+		v := volume(t.TempDir(), "pvc-1")
+		if err := create(v); err != nil {
+			t.Fatal(err)
+		}
+		inside, err := os.OpenRoot(v.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inside.Close() //nolint:errcheck // it was only written below
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = inside.Mkdir(strconv.Itoa(i), 0o700) // the volume may be gone
+				}
+			}
+		}()
+		if err := remove(v, time.Now().Add(50*time.Millisecond)); err != nil && !errors.Is(err, errMore) {
+			t.Errorf("beside a writer: %v", err)
+		}
+		if err := remove(v, time.Now().Add(-time.Second)); err != nil && !errors.Is(err, errMore) {
+			t.Errorf("late: %v", err)
+		}
+		close(stop)
+		<-stopped
+		if err := remove(v, soon()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(v.Path); !os.IsNotExist(err) {
+			t.Errorf("it is still there: %v", err)
+		}
+	})
+	t.Run("mounted in a pod", func(t *testing.T) {
+		if !nstest.Isolate(t) {
+			return
+		}
+		v := volume(t.TempDir(), "pvc-1")
+		if err := create(v); err != nil {
+			t.Fatal(err)
+		}
+		at := t.TempDir()
+		if err := unix.Mount(v.Path, at, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(v, soon()); err == nil || errors.Is(err, errMore) {
+			t.Errorf("while it is mounted: %v", err)
+		}
+		if err := unix.Unmount(at, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(v, soon()); err != nil {
+			t.Error(err)
+		}
+	})
 }
