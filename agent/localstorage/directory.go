@@ -88,11 +88,12 @@ func remove(v joinapi.LocalVolume, deadline time.Time) error {
 	if err != nil {
 		return fmt.Errorf("reading what is mounted: %w", err)
 	}
-	for _, m := range mounts {
-		if isOf(m, name) {
-			return fmt.Errorf("it is mounted at %s: a pod has it", m.Mountpoint)
-		}
-		return fmt.Errorf("something is mounted at %s; unmount it first", m.Mountpoint)
+	switch {
+	case len(mounts) == 0:
+	case isOf(mounts[0], name):
+		return fmt.Errorf("it is mounted at %s: a pod has it", mounts[0].Mountpoint)
+	default:
+		return fmt.Errorf("something is mounted at %s; unmount it first", mounts[0].Mountpoint)
 	}
 	all, err := root.Open(".")
 	if err != nil {
