@@ -236,13 +236,15 @@ func (d doctor) leftovers() int {
 	}
 	n := 0
 	for _, process := range processes {
+		if instance.Elsewhere(process, instance.RunDir) {
+			continue
+		}
 		args, err := instance.Arguments(process)
 		if err != nil || len(args) == 0 {
 			continue // it has ended
 		}
 		if strings.Contains(filepath.Base(args[0]), "containerd-shim") &&
-			strings.Contains(strings.Join(args, " "), instance.RunDir+"/") &&
-			!instance.Elsewhere(process, instance.RunDir) {
+			strings.Contains(strings.Join(args, " "), instance.RunDir+"/") {
 			n++
 		}
 	}

@@ -79,15 +79,18 @@ func (proc procfs) read(pid int) (process, error) {
 	if exe, err := os.Readlink(filepath.Join(dir, "exe")); err == nil {
 		p.exe = strings.TrimSuffix(exe, " (deleted)")
 	}
-	if args, err := instance.Arguments(dir); err == nil {
-		p.args = args
-	}
 	if data, err := os.ReadFile(filepath.Join(dir, "cgroup")); err == nil {
 		for line := range strings.Lines(string(data)) {
 			if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 {
 				p.cgroups = append(p.cgroups, parts[2])
 			}
 		}
+	}
+	if instance.Elsewhere(dir, "/") {
+		return p, nil // its arguments say nothing
+	}
+	if p.args, err = instance.Arguments(dir); err != nil {
+		p.args = nil // it is about to end
 	}
 	return p, nil
 }

@@ -106,45 +106,76 @@ func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
 	default:
 		return 0, refused(resp)
 	}
-	lines := json.NewDecoder(resp.Body)
+	lines, ended := make(chan joinapi.LocalVolumes), make(chan error, 1)
+	go func() {
+		for in := json.NewDecoder(resp.Body); ; {
+			var work joinapi.LocalVolumes
+			if err := in.Decode(&work); err != nil {
+				ended <- err
+				return
+			}
+			watchdog.Stop()
+			select {
+			case lines <- work:
+			case <-ctx.Done():
+				ended <- ctx.Err()
+				return
+			}
+			watchdog.Reset(silence)
+		}
+	}()
+	var left []joinapi.LocalVolume
 	for {
-		var work joinapi.LocalVolumes
-		if err := lines.Decode(&work); err != nil {
+		var again <-chan time.Time
+		if len(left) > 0 {
+			again = time.After(oneRemoval) // as long as it took of the disk
+		}
+		select {
+		case work := <-lines:
+			wait = minPause // the stream works
+			left = work.Volumes
+		case <-again:
+		case err := <-ended:
 			return wait, err
 		}
-		wait = minPause // the stream works
-		watchdog.Stop()
-		if err := n.doAll(ctx, work.Volumes); err != nil {
+		if left, err = n.doAll(ctx, left); err != nil {
 			return wait, err // the next stream begins with all that is left
 		}
-		watchdog.Reset(silence)
 	}
 }
 
-// doAll does what there is to do. What pods wait for comes first. Each removal has a moment, and all of
-// them a few: the server says again what is left, and a tenant's volume that never ends holds up nobody's.
-func (n *node) doAll(ctx context.Context, volumes []joinapi.LocalVolume) error {
+// doAll does what there is to do, and returns what is left. What pods wait for comes first. Each removal has a
+// moment, and all of them a few: a tenant's volume that never ends holds up nobody's.
+func (n *node) doAll(ctx context.Context, volumes []joinapi.LocalVolume) (left []joinapi.LocalVolume, err error) {
 	rand.Shuffle(len(volumes), func(i, j int) { volumes[i], volumes[j] = volumes[j], volumes[i] })
-	for _, removes := range []bool{false, true} {
-		until := time.Now().Add(removals)
-		for _, v := range volumes {
-			if v.Remove != removes {
-				continue
-			}
-			deadline := time.Now().Add(oneRemoval)
-			if deadline.After(until) {
-				deadline = until
-			}
-			if err := n.do(ctx, v, deadline); err != nil {
-				return err
+	for _, v := range volumes {
+		if !v.Remove {
+			if err := n.do(ctx, v, time.Time{}); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return nil
+	until := time.Now().Add(removals)
+	for _, v := range volumes {
+		if !v.Remove {
+			continue
+		}
+		if time.Now().After(until) {
+			left = append(left, v)
+			continue
+		}
+		switch err := n.do(ctx, v, time.Now().Add(oneRemoval)); {
+		case errors.Is(err, errMore):
+			left = append(left, v)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return left, nil
 }
 
-// do makes or removes one volume and says so, unless the deadline of a removal has come. The error is one of
-// the connection.
+// do makes or removes one volume and says so. A removal that meets its deadline returns errMore; another error is
+// one of the connection.
 func (n *node) do(ctx context.Context, v joinapi.LocalVolume, deadline time.Time) error {
 	done := joinapi.LocalVolumeDone{Name: v.Name, UID: v.UID, Removed: v.Remove}
 	log := n.Log.WithField("volume", v.Name)
@@ -156,7 +187,7 @@ func (n *node) do(ctx context.Context, v joinapi.LocalVolume, deadline time.Time
 	}
 	if errors.Is(err, errMore) {
 		log.Debug("the volume is being removed")
-		return nil
+		return errMore
 	}
 	if err != nil {
 		done.Error = err.Error()

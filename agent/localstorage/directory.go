@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/moby/sys/mountinfo"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 )
@@ -80,20 +77,12 @@ func remove(v joinapi.LocalVolume, deadline time.Time) error {
 	if err != nil {
 		return fmt.Errorf("resolving %s: %w", parent, err)
 	}
-	below := mountinfo.PrefixFilter(filepath.Join(real, name))
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		skip, stop = below(m)
-		return skip && !isOf(m, name), stop
-	})
+	why, err := mounted(filepath.Join(real, name))
 	if err != nil {
-		return fmt.Errorf("reading what is mounted: %w", err)
+		return err
 	}
-	switch {
-	case len(mounts) == 0:
-	case isOf(mounts[0], name):
-		return fmt.Errorf("it is mounted at %s: a pod has it", mounts[0].Mountpoint)
-	default:
-		return fmt.Errorf("something is mounted at %s; unmount it first", mounts[0].Mountpoint)
+	if why != "" {
+		return errors.New(why)
 	}
 	all, err := root.Open(".")
 	if err != nil {
@@ -106,7 +95,28 @@ func remove(v joinapi.LocalVolume, deadline time.Time) error {
 	return nil
 }
 
-// isOf reports whether a mount shows a volume, or a directory in it, elsewhere: names of volumes are unique.
-func isOf(m *mountinfo.Info, name string) bool {
-	return slices.Contains(strings.Split(m.Root, "/"), name)
+// mounted says what is mounted of a directory, or in it, "" for nothing. What pods can make of the names in a line
+// has no limit, so lines have none.
+func mounted(dir string) (string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", fmt.Errorf("reading what is mounted: %w", err)
+	}
+	// Names of volumes are unique, wherever their file system is mounted.
+	of := "/" + filepath.Base(filepath.Dir(dir)) + "/" + filepath.Base(dir) + "/"
+	escaped := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			return "", fmt.Errorf("reading what is mounted: a line has %d fields", len(fields))
+		}
+		root, at := escaped.Replace(fields[3]), escaped.Replace(fields[4])
+		switch {
+		case at == dir || strings.HasPrefix(at, dir+"/"):
+			return fmt.Sprintf("something is mounted at %.200s; unmount it first", at), nil
+		case strings.Contains(root+"/", of) && !strings.HasSuffix(root, "//deleted"):
+			return fmt.Sprintf("it is mounted at %.200s: a pod has it", at), nil
+		}
+	}
+	return "", nil
 }

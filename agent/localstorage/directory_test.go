@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,8 +248,48 @@ func TestVolumesOfHostilePods(t *testing.T) {
 		if err := unix.Unmount(at, 0); err != nil {
 			t.Fatal(err)
 		}
+		// The line of another mount can be long: this one's directory is moved below many others.
+		other := volume(filepath.Dir(v.Path), "pvc-2")
+		if err := create(other); err != nil {
+			t.Fatal(err)
+		}
+		sub := filepath.Join(other.Path, "sub")
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(sub, at, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(at, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		in, err := unix.Open(other.Path, unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, long := in, strings.Repeat("d", 250)
+		for range 300 {
+			if err := unix.Mkdirat(in, long, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			next, err := unix.Openat(in, long, unix.O_DIRECTORY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(next) //nolint:errcheck // it was only read
+			in = next
+		}
+		defer unix.Close(from) //nolint:errcheck // it was only read
+		if err := unix.Renameat(from, "sub", in, "sub"); err != nil {
+			t.Fatal(err)
+		}
 		if err := remove(v, soon()); err != nil {
-			t.Error(err)
+			t.Errorf("beside a mount with a long line: %v", err)
+		}
+		if err := remove(other, soon()); err == nil || errors.Is(err, errMore) {
+			t.Errorf("what has a directory that is mounted: %v", err)
 		}
 	})
 }

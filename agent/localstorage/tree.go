@@ -14,8 +14,10 @@ import (
 
 const (
 	// deepest is how many directories in each other are open at a time. What is deeper is moved up: pods can
-	// nest directories without a limit, and descriptors have one.
-	deepest = 32
+	// nest directories without a limit, and descriptors have one. Where that cannot be, as out of a
+	// subvolume, it goes on to deepestUnmoved.
+	deepest        = 32
+	deepestUnmoved = 1000
 	// atATime is how many names of a directory are read at a time.
 	atATime = 512
 )
@@ -23,10 +25,9 @@ const (
 // errMore says that a volume has more than could be removed by the deadline.
 var errMore = errors.New("there is more to remove")
 
-// clearing removes what is in a volume. It follows no link and enters no other file system.
+// clearing removes what is in a volume. It follows no link. Nothing is mounted there: who calls it has looked.
 type clearing struct {
 	volume   *os.File
-	device   uint64
 	deadline time.Time
 }
 
@@ -39,7 +40,7 @@ func removeTree(parent *os.File, name string, deadline time.Time) error {
 		return nil
 	}
 	c := &clearing{deadline: deadline}
-	if c.volume, c.device, err = openDirectory(parent, name); err != nil {
+	if c.volume, err = openDirectory(parent, name); err != nil {
 		return err
 	}
 	defer c.volume.Close() //nolint:errcheck // it was only read
@@ -47,7 +48,7 @@ func removeTree(parent *os.File, name string, deadline time.Time) error {
 		return err
 	}
 	if err := unix.Unlinkat(at, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
-		if errors.Is(err, unix.ENOTEMPTY) {
+		if notEmpty(err) {
 			return errMore // somebody writes
 		}
 		return &os.PathError{Op: "rmdir", Path: name, Err: err}
@@ -56,18 +57,16 @@ func removeTree(parent *os.File, name string, deadline time.Time) error {
 }
 
 // openDirectory opens a directory of another one, which is no link.
-func openDirectory(parent *os.File, name string) (*os.File, uint64, error) {
+func openDirectory(parent *os.File, name string) (*os.File, error) {
 	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, 0, &os.PathError{Op: "open", Path: name, Err: err}
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), name)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, 0, errors.Join(&os.PathError{Op: "stat", Path: name, Err: err}, f.Close())
-	}
-	return f, st.Dev, nil
+	return os.NewFile(uintptr(fd), name), nil
 }
+
+// notEmpty reports whether a directory was not removed for what is in it.
+func notEmpty(err error) bool { return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) }
 
 // empty removes what is in a directory. What cannot be removed keeps nothing else.
 func (c *clearing) empty(dir *os.File, depth int) error {
@@ -116,24 +115,23 @@ func (c *clearing) remove(dir *os.File, name string, depth int) error {
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 		return nil
-	case !errors.Is(err, unix.ENOTEMPTY):
+	case !notEmpty(err):
 		return &os.PathError{Op: "remove", Path: name, Err: err}
-	case depth == deepest:
-		return c.moveUp(at, name)
+	case depth >= deepest:
+		if err := c.moveUp(at, name); !errors.Is(err, unix.EXDEV) || depth == deepestUnmoved {
+			return err
+		}
 	}
-	child, device, err := openDirectory(dir, name)
+	child, err := openDirectory(dir, name)
 	if err != nil {
 		return err
 	}
 	defer child.Close() //nolint:errcheck // it was only read
-	if device != c.device {
-		return &os.PathError{Op: "remove", Path: name, Err: unix.EXDEV}
-	}
 	if err := c.empty(child, depth+1); err != nil {
 		return err
 	}
 	if err := unix.Unlinkat(at, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) &&
-		!errors.Is(err, unix.ENOTEMPTY) { // somebody writes: it is met again
+		!notEmpty(err) { // somebody writes: it is met again
 		return &os.PathError{Op: "rmdir", Path: name, Err: err}
 	}
 	return nil
@@ -142,8 +140,7 @@ func (c *clearing) remove(dir *os.File, name string, depth int) error {
 // moveUp moves a directory to the top of the volume, where it is met again. Nobody can have guessed its name there.
 func (c *clearing) moveUp(at int, name string) error {
 	up := ".removed-" + strconv.FormatUint(rand.Uint64(), 36)
-	if err := unix.Renameat2(at, name, int(c.volume.Fd()), up, unix.RENAME_NOREPLACE); err != nil &&
-		!errors.Is(err, unix.ENOENT) {
+	if err := unix.Renameat(at, name, int(c.volume.Fd()), up); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("moving %s up: %w", name, err)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Elsewhere reports that a process sees another file at path than this one does: it is in a
@@ -15,8 +17,11 @@ import (
 func Elsewhere(dir, path string) bool {
 	root := filepath.Join(dir, "root") + "/"
 	theirs, err := os.Stat(root)
-	if err != nil {
-		return false
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH), errors.Is(err, fs.ErrPermission):
+		return false // it has ended, or who asks is not root
+	case err != nil:
+		return true // a root that does not answer is not ours
 	}
 	if ours, err := os.Stat("/"); err == nil && !os.SameFile(ours, theirs) {
 		return true // nothing below is looked at: it may be a volume that does not answer

@@ -108,11 +108,14 @@ func findByArgs(args []string, file string) ([]int, error) {
 			continue
 		}
 		dir := filepath.Join(proc, entry.Name())
+		if instance.Elsewhere(dir, file) {
+			continue
+		}
 		found, err := instance.Arguments(dir)
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		if slices.Equal(found, args) && !instance.Elsewhere(dir, file) {
+		if slices.Equal(found, args) {
 			pids = append(pids, pid)
 		}
 	}

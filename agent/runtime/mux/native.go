@@ -63,6 +63,9 @@ func (w *rewriter) container(request []byte) error {
 			continue
 		}
 		content, err := readHosts(file)
+		if errors.Is(err, errLarge) {
+			continue // nothing is lost but the native name
+		}
 		if err != nil {
 			return fmt.Errorf("hosts file of a pod: %w", err)
 		}
@@ -77,12 +80,16 @@ func (w *rewriter) container(request []byte) error {
 	return nil
 }
 
-// maxHosts is how large a hosts file may be. What the kubelet writes is some hundred bytes, and the
-// host aliases of the pod.
+// maxHosts is how large a hosts file may be to be changed. What the kubelet writes is some hundred bytes,
+// and the host aliases of the pod.
 const maxHosts = 1 << 20
 
-// errHosts is a file that the kubelet has not written so.
-var errHosts = errors.New("not a file that the kubelet writes")
+var (
+	// errHosts is a file that the kubelet has not written so.
+	errHosts = errors.New("not a file that the kubelet writes")
+	// errLarge is one that is larger than maxHosts.
+	errLarge = errors.New("too large to be looked through")
+)
 
 // readHosts reads a hosts file. Containers of the pod that run already have it mounted, and may have
 // made of it what they like.
@@ -99,7 +106,7 @@ func readHosts(file string) ([]byte, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxHosts+1))
 	if err == nil && len(content) > maxHosts {
-		err = fmt.Errorf("%s: %w: it has more than %d bytes", file, errHosts, maxHosts)
+		err = fmt.Errorf("%s: %w", file, errLarge)
 	}
 	return content, err
 }

@@ -198,7 +198,12 @@ func (rt *router) runSandbox(c *call) error {
 		return err
 	}
 	changed := rt.native.sandbox(r.GetConfig())
-	changed = shorten(r.GetConfig()) || changed
+	if left := shorten(r.GetConfig()); len(left) > 0 {
+		changed = true
+		rt.log.WithField("pod", r.GetConfig().GetMetadata().GetNamespace()+"/"+r.GetConfig().GetMetadata().GetName()).
+			Infof("The runtime is not told %d annotations and labels that are too long together, such as %q",
+				len(left), left[0])
+	}
 	if changed || handler != r.RuntimeHandler {
 		r.RuntimeHandler = handler
 		if c.request, err = marshal(&r); err != nil {
@@ -213,6 +218,11 @@ func (rt *router) createContainer(c *call) error {
 	if err := rt.native.container(c.request); err != nil {
 		return status.Errorf(codes.Internal, "native names for a tenant's pod: %v", err)
 	}
+	short, err := shortenContainer(c.request)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	c.request = short
 	s, err := rt.owner(c, sandboxes, id(c.request))
 	if err != nil {
 		return err

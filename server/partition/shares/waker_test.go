@@ -42,6 +42,12 @@ func (w *woken) MoveAllToActiveOrBackoffQueue(
 	w.gone, w.at = append(w.gone, pod), append(w.at, time.Since(w.from))
 }
 
+// deaf is a queue that nothing is told.
+type deaf struct{ internalqueue.SchedulingQueue }
+
+func (deaf) MoveAllToActiveOrBackoffQueue(klog.Logger, fwk.ClusterEvent, any, any, internalqueue.PreEnqueueCheck) {
+}
+
 // TestWakesAreGathered: what is freed alone wakes the pods that wait at once; what is freed soon after wakes
 // them together, with all the room and all the ports.
 func TestWakesAreGathered(t *testing.T) {
@@ -96,7 +102,7 @@ func TestAwaitedOn(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 46))
 		s := newShares()
-		s.waker.queue, s.nodes = &woken{from: time.Now()}, nodes.Lister()
+		s.waker.queue, s.nodes = deaf{}, nodes.Lister()
 		s.o.Local = "rp0"
 		for _, rp := range []string{"rp0", "rp1"} {
 			s.partitions[rp] = &partition{name: rp, shares: s, written: map[string]written{},
