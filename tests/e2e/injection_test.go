@@ -36,21 +36,8 @@ func TestKilledProcesses(t *testing.T) {
 	newFixture(t, c).survive(t, []failure{
 		{"containerd is killed", killContainerd(1), false},
 		{"every shim is killed", killShims, true},
-		{"a4s is killed under load, beside a pod that looks like containerd", killBesideLookalike, false},
+		{"a4s is killed under load", killUnderLoad(1), false},
 	})
-}
-
-// killBesideLookalike: a tenant's pod with the command line of the node's containerd, whose parent is of the same
-// program, as if another a4s ran there, keeps no a4s from starting.
-func killBesideLookalike(t *testing.T, f *fixture) {
-	pod := on(f.c.host.Name, testboxPod("lookalike", "as", "containerd", "--config",
-		dataDir+"/agent/etc/containerd/config.toml"))
-	f.tenant.runPod(t, "default", pod)
-	killServers(t, f.c, 1)
-	if err := f.tenant.client.CoreV1().Pods("default").Delete(t.Context(), pod.Name,
-		metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
 }
 
 // More kinds of failures, and more often.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -33,15 +31,11 @@ func commands() map[string]command {
 		"eat":   {"MIB", one(eat)},
 		"sleep": {"", sleep},
 		"crash": {"[MESSAGE]", crash},
-		"as":    {"NAME [ARGUMENT]...", as},
 		// Datagrams, as a hostile pod makes them up.
 		"send":   {"ADDR HEX", send},
 		"listen": {"ADDR", listen},
 	}
 }
-
-// asleep has a testbox do nothing, whatever its arguments are.
-const asleep = "TESTBOX_ASLEEP"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -53,9 +47,6 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, args []string) error {
-	if os.Getenv(asleep) != "" {
-		return sleep(ctx, out, args)
-	}
 	all := commands()
 	if len(args) > 0 {
 		if c, ok := all[args[0]]; ok {
@@ -120,23 +111,6 @@ func eat(ctx context.Context, arg string) (string, error) {
 
 func sleep(ctx context.Context, _ io.Writer, _ []string) error {
 	<-ctx.Done()
-	return nil
-}
-
-// as has a child with another command line, which does nothing.
-func as(ctx context.Context, _ io.Writer, args []string) error {
-	if len(args) == 0 {
-		return errors.New("want the name of the program")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	child := exec.CommandContext(ctx, self)
-	child.Args, child.Env = args, append(os.Environ(), asleep+"=yes")
-	if err := child.Run(); ctx.Err() == nil {
-		return fmt.Errorf("the child has ended: %w", cmp.Or(err, errors.New("by itself")))
-	}
 	return nil
 }
 
