@@ -86,11 +86,8 @@ func (proc procfs) read(pid int) (process, error) {
 			}
 		}
 	}
-	if instance.Elsewhere(dir, "/") {
-		return p, nil // its arguments say nothing
-	}
-	if p.args, err = instance.Arguments(dir); err != nil {
-		p.args = nil // it is about to end
+	if !instance.Elsewhere(dir, "/") { // else its arguments say nothing
+		p.args, _ = instance.Arguments(dir) // none if it is about to end
 	}
 	return p, nil
 }

@@ -128,7 +128,7 @@ func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
 	for {
 		var again <-chan time.Time
 		if len(left) > 0 {
-			again = time.After(oneRemoval) // as long as it took of the disk
+			again = time.After(oneRemoval) // a pause as long as a removal, for others who use the disk
 		}
 		select {
 		case work := <-lines:

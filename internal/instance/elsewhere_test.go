@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,9 +11,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/a4s-io/a4s/tests/process"
 )
 
-// seesVariable makes the test binary a process that sees other files: what it says in "kind:directory".
+// seesVariable makes the test binary a process that sees other files, in the way that it says.
 const seesVariable = "A4S_TEST_SEES"
 
 func TestMain(m *testing.M) {
@@ -41,9 +42,7 @@ func see(how string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", how, err)
 	}
-	fmt.Println("ready")
-	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
-	return err
+	return process.Ready()
 }
 
 // TestElsewhere: a process is elsewhere if it sees another file tree, or another file at the path in the same
@@ -68,29 +67,12 @@ func TestElsewhere(t *testing.T) {
 				// Go makes mounts of a new namespace private.
 				c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 			}
-			in, err := c.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := c.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				_ = in.Close()
-				_ = c.Wait() // it ends with its input
-			})
-			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-				t.Fatalf("%q, %v", line, err)
-			}
-			process := filepath.Join("/proc", strconv.Itoa(c.Process.Pid))
-			if got := Elsewhere(process, path); got != want {
+			process.StartReady(t, c)
+			seen := filepath.Join("/proc", strconv.Itoa(c.Process.Pid))
+			if got := Elsewhere(seen, path); got != want {
 				t.Errorf("elsewhere: %v, want %v", got, want)
 			}
-			if Elsewhere(process, filepath.Join(dir, "none")) != (how == "another root") {
+			if Elsewhere(seen, filepath.Join(dir, "none")) != (how == "another root") {
 				t.Error("a path where there is nothing tells them apart")
 			}
 		})

@@ -140,30 +140,17 @@ func TestDeathSignalsAreOfThreadsThatStay(t *testing.T) {
 // TestOnePackageRegistersTransports: what a kubeconfig can name is in a registry of the whole
 // process, without an end, so one package is enough to know who wraps whose transports.
 func TestOnePackageRegistersTransports(t *testing.T) {
-	const allowed = "agent/cluster/clientfile"
-	found := false
-	for _, p := range mustPackages(t) {
-		for _, name := range p.GoFiles {
-			data, err := os.ReadFile(filepath.Join(p.Dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Contains(data, []byte("RegisterAuthProviderPlugin")) {
-				continue
-			}
-			if found = true; p.path() != allowed {
-				t.Errorf("%s registers a transport for kubeconfigs: ask %s to", path.Join(p.path(), name), allowed)
-			}
-		}
-	}
-	if !found {
-		t.Error("nobody registers one: this test looks for the wrong name")
-	}
+	onlyIn(t, "agent/cluster/clientfile", "RegisterAuthProviderPlugin", "registers a transport for kubeconfigs")
 }
 
 // TestOnePackageReadsCommandLines: a process chooses its command line, and can make it terabytes.
 func TestOnePackageReadsCommandLines(t *testing.T) {
-	const allowed = "internal/instance"
+	onlyIn(t, "internal/instance", "cmdline", "reads a command line")
+}
+
+// onlyIn reports whoever else has a word, but for the packages of tests.
+func onlyIn(t *testing.T, allowed, word, does string) {
+	t.Helper()
 	found := false
 	for _, p := range mustPackages(t) {
 		if strings.HasPrefix(p.path(), "tests/") {
@@ -174,16 +161,16 @@ func TestOnePackageReadsCommandLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Contains(data, []byte("cmdline")) {
+			if !bytes.Contains(data, []byte(word)) {
 				continue
 			}
 			if found = true; p.path() != allowed {
-				t.Errorf("%s reads a command line: ask %s for it", path.Join(p.path(), name), allowed)
+				t.Errorf("%s %s: ask %s to", path.Join(p.path(), name), does, allowed)
 			}
 		}
 	}
 	if !found {
-		t.Error("nobody reads one: this test looks for the wrong name")
+		t.Errorf("nobody %s: this test looks for the wrong name", does)
 	}
 }
 

@@ -1,19 +1,18 @@
 package containerd
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/tests/process"
 )
 
 // These make the test binary a process with a child that has the command line of a containerd, and that child.
@@ -58,9 +57,7 @@ func lookLikeContainerd() error {
 			return err
 		}
 	}
-	fmt.Println("ready")
-	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	return err
+	return process.Ready()
 }
 
 // TestLeftoverIsOfThisMachine: the containerd of another a4s on the same configuration is found, but not what
@@ -76,26 +73,8 @@ func TestLeftoverIsOfThisMachine(t *testing.T) {
 		}
 		c := exec.CommandContext(t.Context(), "/proc/self/exe")
 		c.Env = append(os.Environ(), parentVariable+"="+configFile, "A4S_TEST_ROOT="+root)
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		in, err := c.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close()
-			_ = c.Wait() // it ends with its input
-		})
-		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-			t.Fatalf("%q, %v", line, err)
-		}
-		err = endLeftover(t.Context(), configFile, logrus.NewEntry(logrus.StandardLogger()))
+		process.StartReady(t, c)
+		err := endLeftover(t.Context(), configFile, logrus.NewEntry(logrus.StandardLogger()))
 		runs := &problem.Precondition{}
 		switch {
 		case root == "" && !errors.As(err, &runs):
