@@ -77,6 +77,7 @@ type server struct {
 	newStore  func(kubernetes.Interface, *sourceTable) (clusterStore, error)     // the store
 	listening func(addr netip.AddrPort)                                          // told once the sockets are open
 	prepare   func(ctx context.Context, addr netip.Addr, notrack *noTrack) error // link and rules
+	newBounds func(*sourceTable) *bounds                                         // how much each may take
 }
 
 // clusterStore is a Store that runs.
@@ -105,7 +106,8 @@ func (s *server) run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	store, err := s.newStore(s.Client, &sourceTable{pods: s.Pods})
+	limits := s.newBounds(&sourceTable{pods: s.Pods})
+	store, err := s.newStore(s.Client, limits.sources)
 	if err != nil {
 		return fmt.Errorf("making informers: %w", err)
 	}
@@ -117,14 +119,14 @@ func (s *server) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	dnsServer, err := s.assemble(sockets.addr, store, upstreams)
+	dnsServer, err := s.assemble(sockets.addr, store, upstreams, limits)
 	if err != nil {
 		sockets.close()
 		return err
 	}
 	served := make(chan error, 2)
 	go func() { served <- dnsServer.ServePacket(sockets.udp) }()
-	go func() { served <- dnsServer.Serve(sockets.tcp) }()
+	go func() { served <- dnsServer.Serve(&listener{sockets.tcp, limits}) }()
 
 	store.start(ctx)
 	defer store.stop()
@@ -220,15 +222,20 @@ func (s *server) complete() error {
 	if s.prepare == nil {
 		s.prepare = prepare
 	}
+	if s.newBounds == nil {
+		s.newBounds = newBounds
+	}
 	return nil
 }
 
 // owned reports whether the address is one that the package has to make.
 func (s *server) owned() bool { return s.Listen == netip.AddrPortFrom(s.ClusterDNS, 53) }
 
-// assemble makes the CoreDNS server: our backend, then the cache of what lies
-// outside the cluster, then the forwarder.
-func (s *server) assemble(addr netip.AddrPort, store Store, upstreams *forwarder) (*dnsserver.Server, error) {
+// assemble makes the CoreDNS server: the entrance, our backend, then the cache
+// of what lies outside the cluster, then the forwarder.
+func (s *server) assemble(
+	addr netip.AddrPort, store Store, upstreams *forwarder, limits *bounds,
+) (*dnsserver.Server, error) {
 	backend := &handler{
 		store: store,
 		zone: &zone{name: dns.CanonicalName(s.ClusterDomain), server: s.ClusterDNS,
@@ -241,7 +248,10 @@ func (s *server) assemble(addr netip.AddrPort, store Store, upstreams *forwarder
 		Transport:   transport.DNS,
 		ListenHosts: []string{addr.Addr().String()},
 		Port:        strconv.Itoa(int(addr.Port())),
+		ReadTimeout: limits.read,
+		IdleTimeout: limits.idle,
 		Plugin: []plugin.Plugin{
+			func(next plugin.Handler) plugin.Handler { return &entrance{limits, next} },
 			func(next plugin.Handler) plugin.Handler { backend.next = next; return backend },
 			func(next plugin.Handler) plugin.Handler { c := cache.New(); c.Next = next; return c },
 			func(plugin.Handler) plugin.Handler { return upstreams },

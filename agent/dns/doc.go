@@ -18,8 +18,12 @@
 // shared between sources. A pod of a tenant gets the tenant's own names, in
 // native form, those of shared Services, and the API's; for everything else in
 // the cluster it gets the same answer as for a name that does not exist. Who
-// is no pod and no address of this node is refused. The package keeps no state between two runs except
-// the link and the rules, which stay until killall.
+// is no pod and no address of this node is refused. What a client holds,
+// connections and queries in flight, is bounded for each tenant and in all, and
+// the system space has slots of its own; a query that waits for resolvers
+// outside holds none that a name of the cluster needs. The package keeps no
+// state between two runs except the link and the rules, which stay until
+// killall.
 //
 // Only the agent's wiring and killall may import it. It imports client-go and
 // CoreDNS, not k8s.io/kubernetes.

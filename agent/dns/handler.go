@@ -3,7 +3,6 @@ package dns
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 
 	"github.com/coredns/coredns/plugin"
@@ -105,14 +104,7 @@ func (h *handler) reverseZone(rev reverseName) (string, bool) {
 
 // view returns what the client behind w may see.
 func (h *handler) view(w dns.ResponseWriter) (Records, bool) {
-	var source netip.Addr
-	switch a := w.RemoteAddr().(type) {
-	case *net.UDPAddr:
-		source = a.AddrPort().Addr()
-	case *net.TCPAddr:
-		source = a.AddrPort().Addr()
-	}
-	return h.store.View(source.Unmap())
+	return h.store.View(sourceOf(w.RemoteAddr()))
 }
 
 // answer writes the answer for the node that was found.

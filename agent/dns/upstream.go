@@ -62,7 +62,8 @@ func nameservers(path string, own []netip.Addr) ([]string, error) {
 }
 
 // forwarder is the CoreDNS plugin at the end of the chain. It hands queries to
-// the resolvers that are current, and fails at once when there are none.
+// the resolvers that are current, and fails at once when there are none, or
+// when the client has as many queries outside as it may.
 type forwarder struct {
 	find func() ([]string, error)
 	log  *logrus.Entry
@@ -82,7 +83,9 @@ func (f *forwarder) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.M
 	f.mu.RLock()
 	current := f.current
 	f.mu.RUnlock()
-	if current == nil {
+	// A code that is returned is not cached, in contrast to a message that is written: others
+	// do not get the refusal of one.
+	if current == nil || !leaves(ctx) {
 		return dns.RcodeServerFailure, nil
 	}
 	return current.ServeDNS(ctx, w, r)

@@ -1,6 +1,9 @@
 package health
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,4 +86,75 @@ func TestWallW12UseOfKernelLimits(t *testing.T) {
 	if _, ok := found()["fs.aio-max-nr"]; ok {
 		t.Error("the finding stays after its end")
 	}
+}
+
+// brief ends after so many questions whether it has.
+type brief struct {
+	context.Context
+	left int
+}
+
+func (b *brief) Err() error {
+	if b.left--; b.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// A process with very many files does not keep the check from the others, and neither do many
+// processes: what one look does not come to is first at the next one.
+func TestLooksAtFilesAreBounded(t *testing.T) {
+	proc := t.TempDir()
+	files := func(process string, n int) {
+		t.Helper()
+		fds := filepath.Join(proc, process, "fd")
+		if err := os.MkdirAll(fds, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if err := os.Symlink("anon_inode:inotify", filepath.Join(fds, strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files("1", 1)
+	files("2", filesOfProcess+filesAtOnce)
+	files("3", 3)
+	files("4", 4)
+	l := kernelLimits{proc: proc, seen: map[string]instances{}}
+	check := func(when string, want map[string]uint64) {
+		t.Helper()
+		got := map[string]uint64{}
+		for dir, i := range l.seen {
+			got[filepath.Base(dir)] = i.n
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	l.look(&brief{Context: t.Context()})
+	check("without time", map[string]uint64{})
+	l.look(&brief{Context: t.Context(), left: 2})
+	check("with time for two", map[string]uint64{"1": 1, "2": filesOfProcess})
+	files("30", 30)
+	l.look(&brief{Context: t.Context(), left: 3})
+	check("it goes on", map[string]uint64{"1": 1, "2": filesOfProcess, "3": 3, "30": 30, "4": 4})
+
+	for _, gone := range []string{"1", "2"} {
+		if err := os.RemoveAll(filepath.Join(proc, gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.look(&brief{Context: t.Context()})
+	check("processes have ended", map[string]uint64{"3": 3, "30": 30, "4": 4})
+	if got := fmt.Sprint(l.watched()); got != fmt.Sprintf("map[%d:37]", os.Geteuid()) {
+		t.Errorf("by user: %s", got)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if l.uses(ctx, time.Now()); l.looked.IsZero() {
+		t.Error("it did not look")
+	}
+	check("the check is over", map[string]uint64{"3": 3, "30": 30, "4": 4})
 }
