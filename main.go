@@ -1,6 +1,6 @@
 // Command a4s is multi-tenant, scale-out Kubernetes in one binary. The name it
 // is called by decides what it is: a4s, kubectl, ctr, crictl, or a child process: the
-// node of a server, the containerd of a node.
+// node of a server, the containerd of a node, the proxy of its Ingresses.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/transport"
 
+	"github.com/a4s-io/a4s/agent/ingress"
 	"github.com/a4s-io/a4s/agent/nodechild"
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/cmd/process"
@@ -37,6 +38,8 @@ func run(args []string) int {
 	switch name := filepath.Base(args[0]); name {
 	case "containerd":
 		err = containerd.Main(ctx, args)
+	case ingress.Command:
+		err = ingress.Main(ctx, args[1:])
 	case nodechild.Command:
 		err = process.RunNode(ctx)
 	case "kubectl", "ctr", "crictl":

@@ -12,6 +12,7 @@ import (
 	"github.com/a4s-io/a4s/agent/dns"
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/host/nodeaddr"
+	"github.com/a4s-io/a4s/agent/ingress"
 	"github.com/a4s-io/a4s/agent/kubelet"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
@@ -21,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/preflight"
 )
 
@@ -60,9 +62,11 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 		cfg: cfg, addr: addr, dir: dir, log: log,
 		runtimes: &runtimeSet{cfg: cfg, dir: dir, host: machine, log: log},
 		access:   a,
-		network:  &clusterNetwork{cfg: cfg, addr: addr, access: a, log: log},
-		kubelet:  kubeletSettings{cfg: cfg, addr: addr, host: machine},
-		health:   &nodeHealth{cfg: cfg, dir: dir, access: a},
+		network: &clusterNetwork{cfg: cfg, addr: addr, access: a, log: log,
+			ingress: ingress.New(ingress.Options{RunDir: instance.RunDir, HTTP: ":80", HTTPS: ":443", Debug: cfg.Debug,
+				Output: logrus.StandardLogger().Out})},
+		kubelet: kubeletSettings{cfg: cfg, addr: addr, host: machine},
+		health:  &nodeHealth{cfg: cfg, dir: dir, access: a},
 	}
 	ports, err := n.ports()
 	if err != nil {

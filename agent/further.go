@@ -196,6 +196,7 @@ func (n *clusterNetwork) end(name string, group *component.Group) {
 	if err := group.Stop(); err != nil {
 		n.log.WithError(err).Warnf("what this node has for partition %s did not end in time", name)
 	}
+	n.ingress.Forget(name)
 }
 
 // begin starts what one partition needs.
@@ -207,6 +208,7 @@ func (n *clusterNetwork) begin(
 		return logrus.WithFields(logrus.Fields{"component": name, "partition": one.Name})
 	}
 	config := n.partitions.config(one)
+	group.Start(ctx, n.ingress.Follow(config, one.Name))
 	group.Start(ctx, localstorage.New(localstorage.Options{Config: config, Log: log(localstorage.Name)}))
 	services, clusters := prefixes(told.ServiceCIDR), prefixes(told.ClusterCIDR)
 	server, err := netip.ParseAddr(told.ClusterDNS)

@@ -12,6 +12,7 @@ import (
 	"github.com/a4s-io/a4s/agent/dns"
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/host/nodeaddr"
+	"github.com/a4s-io/a4s/agent/ingress"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/network/localpods"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
@@ -30,6 +31,7 @@ type clusterNetwork struct {
 	log    *logrus.Entry
 	// partitions is set when the node joins.
 	partitions *tenantPartitions
+	ingress    *ingress.Node
 }
 
 // isolate starts what knows the pods of this node, what keeps the pods of
@@ -100,6 +102,12 @@ func (n *clusterNetwork) start(
 		return err
 	}
 	group.Start(ctx, n.partitions.withTenants(server))
+	config, _, err := n.access.clients(ingress.Name)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, n.ingress.Component())
+	group.Start(ctx, n.ingress.Follow(config, ""))
 	group.Start(ctx, n.further(joined, pods))
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server/addons"
+	"github.com/a4s-io/a4s/server/addons/ingress"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 	"github.com/a4s-io/a4s/server/cluster/cas"
 	"github.com/a4s-io/a4s/server/nodeapi"
@@ -24,6 +25,7 @@ import (
 type nodes struct {
 	addresses *nodeapi.Addresses
 	policies  *networkpolicy.Controller // nil if network policies are disabled
+	ingress   *ingress.Controller       // nil if Ingresses are left to others
 }
 
 // forNodes makes it from the tenants of all groups.
@@ -33,6 +35,11 @@ func (s *Server) forNodes(client func() (kubernetes.Interface, error)) (n nodes,
 		return n, err
 	}
 	n.addresses = nodeapi.NewAddresses(own)
+	if !s.cfg.Disabled(config.AddonIngress) {
+		if n.ingress, err = s.ingress(n.addresses, client); err != nil {
+			return n, err
+		}
+	}
 	if s.cfg.DisableNetworkPolicy {
 		return n, nil
 	}
@@ -43,11 +50,35 @@ func (s *Server) forNodes(client func() (kubernetes.Interface, error)) (n nodes,
 	return n, nil
 }
 
+// ingress makes the controller of Ingresses.
+func (s *Server) ingress(
+	addresses *nodeapi.Addresses, client func() (kubernetes.Interface, error),
+) (*ingress.Controller, error) {
+	own, err := client()
+	if err != nil {
+		return nil, err
+	}
+	return ingress.New(ingress.Options{Client: own, Pool: s.pool, Tenants: s.spaces, Partition: s.parts.Self(),
+		Owner: addresses.Tenant, Log: logrus.WithField("component", ingress.Name)}), nil
+}
+
 func (n nodes) start(ctx context.Context, group *component.Group) {
 	group.Start(ctx, component.Running("pod-addresses", n.addresses.Run))
 	if n.policies != nil {
 		group.Start(ctx, component.Running(networkpolicy.Name, n.policies.Run))
 	}
+	if n.ingress != nil {
+		group.Start(ctx, component.Running(ingress.Name, n.ingress.Run))
+	}
+}
+
+// writer is what one server does about Ingresses. client sees the tenants of all groups.
+func (n nodes) writer(client func() (kubernetes.Interface, error)) (component.Component, error) {
+	if n.ingress != nil {
+		return n.ingress.Leader(), nil
+	}
+	own, err := client()
+	return ingress.Removal(ingress.Options{Client: own}), err
 }
 
 // nodeAPI serves what nodes and joining servers call, on the port of the API
@@ -98,6 +129,7 @@ func (s *Server) nodeAPI(
 		Config:     clusterConfig(s.cfg),
 		Addresses:  n.addresses,
 		Policies:   n.policies,
+		Ingress:    n.ingress,
 		Encryption: keys,
 		Volumes:    volumesOf(extra),
 		Status:     func() joinapi.ServerStatus { return s.status(group) },

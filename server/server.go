@@ -338,6 +338,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	credentials.Lives(s.lives, max(pki.LeafLife, s.renewal.life()))
 	group.Start(ctx, leader.Only(component.Running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
+	writer, err := forNodes.writer(everything.Client)
+	if err != nil {
+		return nil, err
+	}
+	group.Start(ctx, leader.Only(writer))
 	group.Start(ctx, leader.Only(aggregation.New(internal, s.pool)))
 	own, err := tenancy.Endpoints(supervisor, s.inside, s.pool)
 	if err != nil {

@@ -71,6 +71,7 @@ func Killall(ctx context.Context, o Options) error {
 		{"stopping a4s", k.stopServer},
 		{"stopping containerd", k.stopContainerd},
 		{"stopping virtual machines", k.stopMachines},
+		{"stopping the proxy of Ingresses", k.stopProxy},
 		{"stopping pods", k.killPods},
 		{"unmounting", k.unmountAll},
 		{"removing network links", nw.removeLinks},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/a4s-io/a4s/agent/ingress"
 	recorded "github.com/a4s-io/a4s/agent/vm/process"
 )
 
@@ -30,6 +31,11 @@ func (k *killer) stopMachines(ctx context.Context) error {
 			"killed "+filepath.Base(file[:len(file)-len(".pid")])+" of a virtual machine", (*recorded.Process).Kill))
 	}
 	return errors.Join(errs...)
+}
+
+// stopProxy ends the proxy of Ingresses, which waits for requests when an a4s was killed.
+func (k *killer) stopProxy(context.Context) error {
+	return k.endRecorded(ingress.PIDFile(k.RunDir), "stopped the proxy of Ingresses", (*recorded.Process).Kill)
 }
 
 // endRecorded ends the process that a file names, unless it has ended.

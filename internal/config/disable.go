@@ -5,6 +5,7 @@ import "slices"
 // Names of what a server carries besides the control plane, for --disable.
 // Those of components are here; the others are files in manifests.
 const (
+	AddonIngress       = "ingress"
 	AddonLocalStorage  = "local-storage"
 	AddonMetricsServer = "metrics-server"
 	AddonServiceLB     = "servicelb"
@@ -14,7 +15,8 @@ const (
 // the names of their files, which a test of server/addons/deploy keeps so.
 func Addons() []string {
 	return []string{
-		"dns", "fairness", AddonLocalStorage, AddonMetricsServer, "rbac", "runtimeclasses", AddonServiceLB,
+		"dns", "fairness", AddonIngress, AddonLocalStorage, AddonMetricsServer, "rbac", "runtimeclasses",
+		AddonServiceLB,
 	}
 }
 

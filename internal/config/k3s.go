@@ -131,10 +131,9 @@ func (s *k3sSetting) take(source, value string) (warning string, err error) {
 	return fmt.Sprintf("%s: not needed, %s", source, s.instead), nil
 }
 
-// carriedByK3s are the names that k3s' --disable knows for what a4s carries under another name, and
-// for what a4s does not carry, which is "".
+// carriedByK3s are the names that k3s' --disable knows for what a4s carries under another name.
 func carriedByK3s() map[string]string {
-	return map[string]string{"coredns": "dns", "runtimes": "runtimeclasses", "traefik": ""}
+	return map[string]string{"coredns": "dns", "runtimes": "runtimeclasses", "traefik": AddonIngress}
 }
 
 // disableAsHere gives what k3s' --disable names its name here.
@@ -145,8 +144,6 @@ func (s *Server) disableAsHere(source string) (warnings []string) {
 		switch {
 		case !known:
 			names = append(names, name)
-		case here == "":
-			warnings = append(warnings, fmt.Sprintf("%s: %q is not needed, a4s does not carry it", source, name))
 		default:
 			names = append(names, here)
 			warnings = append(warnings, fmt.Sprintf("%s: %q is called %q here", source, name, here))

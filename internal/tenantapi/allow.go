@@ -1,5 +1,7 @@
 package tenantapi
 
+import "strings"
+
 // TenantAllowances are what administrators of the cluster give a tenant beyond what tenants have,
 // or leave it of that. In each list "*" alone stands for everything and None alone for nothing; a
 // list that is not there is as the cluster has it for all tenants.
@@ -34,7 +36,7 @@ type TenantAllowances struct {
 }
 
 // Everything and None, alone in a list of TenantAllowances, are all and nothing. Everything alone in
-// spec.images is all registries.
+// spec.images is all registries, in spec.hosts every host.
 const (
 	Everything = "*"
 	None       = "none"
@@ -47,6 +49,7 @@ type EffectiveSpec struct {
 	Allow       *TenantAllowances `json:"allow,omitempty" protobuf:"bytes,2,opt,name=allow"`
 	Scheduling  *TenantScheduling `json:"scheduling,omitempty" protobuf:"bytes,3,opt,name=scheduling"`
 	Images      []string          `json:"images,omitempty" protobuf:"bytes,4,rep,name=images"`
+	Hosts       []string          `json:"hosts,omitempty" protobuf:"bytes,5,rep,name=hosts"`
 }
 
 // SchedulingBy says which nodes run the pods of the tenant, nil for all: what the Tenant itself says, else
@@ -68,6 +71,19 @@ func (in *Tenant) ImagesBy(from *TenantTemplate) []string {
 		return nil
 	}
 	return images
+}
+
+// HostsBy are the hosts that Ingresses of the tenant may have, likewise, with its name where that
+// of the template has a placeholder.
+func (in *Tenant) HostsBy(from *TenantTemplate) []string {
+	if len(in.Spec.Hosts) > 0 || from == nil || len(from.Spec.Hosts) == 0 {
+		return in.Spec.Hosts
+	}
+	out := make([]string, 0, len(from.Spec.Hosts))
+	for _, host := range from.Spec.Hosts {
+		out = append(out, strings.ReplaceAll(host, TenantName, in.Name))
+	}
+	return out
 }
 
 // OpenAPIModelName names the model in OpenAPI documents.

@@ -24,6 +24,8 @@ const (
 	MaxTemplateObjects = 64
 	// MaxTemplateBytes is how long its objects are at most together, as JSON.
 	MaxTemplateBytes = 256 << 10
+	// TenantName is the placeholder for the name of a tenant.
+	TenantName = "$(tenant.name)"
 	// MaxTemplateAccesses is how many accesses a template has at most.
 	MaxTemplateAccesses = 16
 	// CopyLabel is on Secrets of the system space that templates may copy to tenants, with
@@ -101,6 +103,8 @@ type TenantTemplateSpec struct {
 	Allow       *TenantAllowances `json:"allow,omitempty" protobuf:"bytes,8,opt,name=allow"`
 	Scheduling  *TenantScheduling `json:"scheduling,omitempty" protobuf:"bytes,9,opt,name=scheduling"`
 	Images      []string          `json:"images,omitempty" protobuf:"bytes,10,rep,name=images"`
+	// Hosts hold likewise. TenantName in them stands for the name of each tenant.
+	Hosts []string `json:"hosts,omitempty" protobuf:"bytes,14,rep,name=hosts"`
 	// DeletionProtection is that of Tenants that are made from it and say none.
 	DeletionProtection *bool `json:"deletionProtection,omitempty" protobuf:"varint,11,opt,name=deletionProtection"`
 	// Secrets are in the space of each of its tenants, as copies of Secrets of the system

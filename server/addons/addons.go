@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/server/addons/charts"
+	"github.com/a4s-io/a4s/server/addons/ingress"
 	"github.com/a4s-io/a4s/server/addons/localstorage"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
@@ -98,6 +99,9 @@ func LoadBalancerRules(cfg *config.Server, partitions Partitions) *servicelb.Rul
 		int32(cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
 		kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort,
 	}}
+	if !cfg.Disabled(config.AddonIngress) {
+		rules.Ingress = []int32{ingress.HTTPPort, ingress.HTTPSPort}
+	}
 	// Validated with the flags.
 	for _, text := range cfg.ServiceLBReservedPorts {
 		port, _ := strconv.ParseUint(text, 10, 16)

@@ -219,6 +219,16 @@ func (a *Addresses) current(addr netip.Addr) joinapi.PodAddress {
 	return out
 }
 
+// Tenant is whose pod has an address, "" if nobody's or not known.
+func (a *Addresses) Tenant(addr netip.Addr) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.current(addr); !p.Deleted {
+		return p.Tenant
+	}
+	return ""
+}
+
 // claimsOf returns the addresses of a pod, or those that a node has in the pod
 // network: the first of its range is the tunnel's, the second the gateway's.
 func claimsOf(obj any) (key string, claims map[netip.Addr]claim) {

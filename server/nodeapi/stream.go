@@ -12,6 +12,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/netpolicy"
+	"github.com/a4s-io/a4s/server/addons/ingress"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 )
 
@@ -19,6 +20,7 @@ import (
 type streams struct {
 	addresses *Addresses
 	policies  *networkpolicy.Controller
+	ingress   *ingress.Controller
 	log       *logrus.Entry
 }
 
@@ -70,6 +72,29 @@ func (s *streams) networkPolicies(w http.ResponseWriter, r *http.Request, who id
 			}
 		}
 		return lines.Encode(netpolicy.Line{Complete: true})
+	})
+}
+
+// ingresses tells a node where requests for Ingresses go that it takes, and then every change, until the node
+// goes or the server stops.
+func (s *streams) ingresses(w http.ResponseWriter, r *http.Request, who identity) error {
+	if s.ingress == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "Ingresses are disabled")
+	}
+	stream, ok := s.ingress.Watch(who.node)
+	if !ok {
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
+			"the Ingresses are not known yet", nil)
+	}
+	defer stream.Stop()
+	f := newFeed(joinapi.IngressAlive, stream.Changed(), stream.Done())
+	return s.tell(w, r, who, "Ingresses", f, func(lines *json.Encoder, _ bool) error {
+		for _, line := range stream.Next() {
+			if err := lines.Encode(line); err != nil {
+				return err
+			}
+		}
+		return lines.Encode(joinapi.IngressLine{Complete: true})
 	})
 }
 

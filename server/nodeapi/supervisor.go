@@ -14,6 +14,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/addons/ingress"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
@@ -86,6 +87,8 @@ type Options struct {
 	// Policies resolves network policies; without it, nodes learn that
 	// there are none to enforce.
 	Policies *networkpolicy.Controller
+	// Ingress knows where requests for Ingresses go; without it, nodes take none.
+	Ingress *ingress.Controller
 
 	// Volumes are the local volumes; without them, nodes have none.
 	Volumes Volumes
@@ -159,7 +162,7 @@ func New(opts Options) *Supervisor {
 			serviceCIDR: opts.Config.ServiceCIDR, partition: opts.Partition, log: opts.Log,
 			lives: opts.Lives, registered: opts.Registered,
 		},
-		streams: streams{addresses: opts.Addresses, policies: opts.Policies, log: opts.Log},
+		streams: streams{addresses: opts.Addresses, policies: opts.Policies, ingress: opts.Ingress, log: opts.Log},
 		volumes: volumes{volumes: opts.Volumes, log: opts.Log},
 	}
 	if opts.Nodes != nil {
@@ -198,6 +201,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathPartitionStates: {method: http.MethodGet, admin: true, serve: s.partitionStates},
 		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.streams.packetFilter},
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
+		joinapi.PathIngress:         {method: http.MethodGet, stream: true, serve: s.streams.ingresses},
 		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.streams.networkPolicies},
 		joinapi.PathPartitions:      {method: http.MethodGet, stream: true, serve: s.partitions},
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},

@@ -1,6 +1,10 @@
 package tenancy
 
-import "github.com/a4s-io/a4s/server/groups/ranged"
+import (
+	"context"
+
+	"github.com/a4s-io/a4s/server/groups/ranged"
+)
 
 // Progress is how far the caches of a server of a service group are with its configurations; ok
 // is false if there is none.
@@ -8,6 +12,13 @@ func (m *Spaces) Progress() (p ranged.Progress, ok bool) { return m.connections.
 
 // Tenants are the names of all tenants.
 func (m *Spaces) Tenants() []string { return m.directory.Names() }
+
+// FollowHosts follows the hosts that Ingresses of tenants may have, see directory.Directory.
+func (m *Spaces) FollowHosts(
+	ctx context.Context, changed func(tenant string, hosts []string),
+) (stop func(), known bool) {
+	return m.directory.FollowHosts(ctx, changed)
+}
 
 // Objects are how many a tenant has.
 func (m *Spaces) Objects(tenant string) int64 { return m.Limits.Objects(tenant) }

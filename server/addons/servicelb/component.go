@@ -191,19 +191,7 @@ func (r *refresher) refresh() error {
 func (o Options) trim(obj any) (any, error) {
 	switch k := obj.(type) {
 	case *corev1.Node:
-		conditions := []corev1.NodeCondition{}
-		for _, c := range k.Status.Conditions {
-			if c.Type == corev1.NodeReady { // without its heartbeat
-				conditions = append(conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
-			}
-		}
-		obj = &corev1.Node{
-			TypeMeta: k.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: k.Name, UID: k.UID, ResourceVersion: k.ResourceVersion,
-				Labels: k.Labels, DeletionTimestamp: k.DeletionTimestamp},
-			Spec:   corev1.NodeSpec{ProviderID: k.Spec.ProviderID, Taints: k.Spec.Taints},
-			Status: corev1.NodeStatus{Conditions: conditions, Addresses: k.Status.Addresses},
-		}
+		obj = TrimNode(k)
 	case *discoveryv1.EndpointSlice:
 		kept := &discoveryv1.EndpointSlice{
 			TypeMeta: k.TypeMeta,

@@ -17,6 +17,9 @@ type Rules struct {
 	// First and Last are the range of node ports, in which every Service may
 	// have any.
 	First, Last int32
+	// Ingress are the ports at which nodes take requests for Ingresses. Tenants get them only if an administrator
+	// says so: whoever had one would have the requests of all.
+	Ingress []int32
 	// Others are the ranges of node ports of other partitions, whose Services have theirs on
 	// the same nodes. Nil means none.
 	Others func() []utilnet.PortRange

@@ -35,7 +35,12 @@ func (g *guard) checkBalancer(ctx context.Context, tenant string, byTenant bool,
 // checkAllowed looks whether a tenant may have the ports that a Service wants and
 // that it did not want before.
 func (g *guard) checkAllowed(ctx context.Context, tenant string, service, old *core.Service, wanted bool) error {
-	allowed, err := g.ports(ctx, tenant, allowances.LoadBalancers, "true")
+	const all = "true"
+	allowed, err := g.ports(ctx, tenant, allowances.LoadBalancers, all)
+	if err != nil {
+		return err
+	}
+	said, err := g.tenants.Allowance(ctx, tenant, allowances.LoadBalancers)
 	if err != nil {
 		return err
 	}
@@ -44,6 +49,11 @@ func (g *guard) checkAllowed(ctx context.Context, tenant string, service, old *c
 		had = portsOf(old)
 	}
 	for _, port := range portsOf(service) {
+		if said == "" && slices.Contains(g.balancers.Ingress, port.Number) && !slices.Contains(had, port) {
+			return fmt.Errorf("port %d of the nodes takes requests for Ingresses of all spaces: use an Ingress, or "+
+				"have an administrator of the cluster allow the port by %s of the tenant", port.Number,
+				allowances.Field(allowances.LoadBalancers))
+		}
 		if !allowed.Has(port.Number) && !slices.Contains(had, port) {
 			return fmt.Errorf("this space gets no Services of type %s with port %d: an administrator of the cluster "+
 				"allows ports by %s of the tenant", core.ServiceTypeLoadBalancer, port.Number,

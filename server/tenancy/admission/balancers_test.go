@@ -98,6 +98,7 @@ type annotated map[string]string
 func (annotated) Exists(context.Context, string) (bool, error)     { return true, nil }
 func (annotated) Terminating(string) bool                          { return false }
 func (annotated) Synced() bool                                     { return true }
+func (annotated) Hosts(context.Context, string) ([]string, error)  { return nil, nil }
 func (annotated) Images(context.Context, string) ([]string, error) { return nil, nil }
 func (annotated) Scheduling(context.Context, string) (*tenantapi.TenantScheduling, string, error) {
 	return nil, "", nil

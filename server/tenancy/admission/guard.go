@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/authentication"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/discovery"
+	"k8s.io/kubernetes/pkg/apis/networking"
 	resourceapi "k8s.io/kubernetes/pkg/apis/resource"
 	"k8s.io/pod-security-admission/policy"
 
@@ -115,6 +116,11 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 		if sub == "" {
 			old, _ := attr.GetOldObject().(*core.Service)
 			return g.checkBalancer(ctx, tenant, byTenant, object, old)
+		}
+	case *networking.Ingress:
+		if sub == "" {
+			old, _ := attr.GetOldObject().(*networking.Ingress)
+			return g.checkHosts(ctx, tenant, object, old)
 		}
 	case *core.Endpoints:
 		if byTenant {

@@ -52,6 +52,8 @@ type Tenants interface {
 	Scheduling(ctx context.Context, tenant string) (s *tenantapi.TenantScheduling, template string, err error)
 	// Images are the registries of its images, none for all.
 	Images(ctx context.Context, tenant string) ([]string, error)
+	// Hosts are those that its Ingresses may have, none if no list says it.
+	Hosts(ctx context.Context, tenant string) ([]string, error)
 	// Keeper is the template that an object of a tenant is of, by its composite name, and what the
 	// object is called in there; template is "" if it is of none.
 	Keeper(ctx context.Context, tenant string, r schema.GroupResource, namespace, name string) (

@@ -49,6 +49,16 @@ func (d *Directory) Images(ctx context.Context, name string) ([]string, error) {
 	return t.ImagesBy(from), nil
 }
 
+// Hosts are those that Ingresses of a tenant may have, none if no list says it. What it returns must
+// not be changed.
+func (d *Directory) Hosts(ctx context.Context, name string) ([]string, error) {
+	t, from, err := d.with(ctx, name)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return t.HostsBy(from), nil
+}
+
 // Effective is what holds for a tenant of what it and its template say.
 func (d *Directory) Effective(t *tenantapi.Tenant) *tenantapi.EffectiveSpec {
 	var from *tenantapi.TenantTemplate
@@ -56,7 +66,8 @@ func (d *Directory) Effective(t *tenantapi.Tenant) *tenantapi.EffectiveSpec {
 		from = d.Template(t.Spec.Template)
 	}
 	scheduling, _ := t.SchedulingBy(from)
-	out := &tenantapi.EffectiveSpec{Images: slices.Clone(t.ImagesBy(from)), Scheduling: scheduling.DeepCopy()}
+	out := &tenantapi.EffectiveSpec{Images: slices.Clone(t.ImagesBy(from)), Scheduling: scheduling.DeepCopy(),
+		Hosts: slices.Clone(t.HostsBy(from))}
 	out.PodSecurity, out.Allow = allowances.Shown(t, from)
 	return out
 }

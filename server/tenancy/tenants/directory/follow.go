@@ -51,3 +51,39 @@ func (f *followers) each(tell func(*Follower)) {
 func (f *followers) tenant(old, t *tenantapi.Tenant) { f.each(func(o *Follower) { o.Tenant(old, t) }) }
 
 func (f *followers) template(name string) { f.each(func(o *Follower) { o.Template(name) }) }
+
+// FollowHosts calls changed with each tenant whose Ingresses have a list of hosts, and with every one
+// that changes, until stop is called. It returns when all were told that there are; known is false if ctx
+// ended before.
+func (d *Directory) FollowHosts(
+	ctx context.Context, changed func(tenant string, hosts []string),
+) (stop func(), known bool) {
+	tell := func(t *tenantapi.Tenant) {
+		var from *tenantapi.TenantTemplate
+		if t.Spec.Template != "" {
+			from = d.Template(t.Spec.Template)
+		}
+		changed(t.Name, t.HostsBy(from))
+	}
+	every := func(of func(*tenantapi.Tenant) bool) {
+		for _, obj := range d.store.List() {
+			if t, ok := obj.(*tenantapi.Tenant); ok && of(t) {
+				tell(t)
+			}
+		}
+	}
+	stop, known = d.Follow(ctx, Follower{
+		Tenant: func(old, t *tenantapi.Tenant) {
+			if t == nil {
+				changed(old.Name, nil)
+				return
+			}
+			tell(t)
+		},
+		Template: func(name string) { every(func(t *tenantapi.Tenant) bool { return t.Spec.Template == name }) },
+	})
+	if known {
+		every(func(t *tenantapi.Tenant) bool { return len(t.Spec.Hosts) > 0 || t.Spec.Template != "" })
+	}
+	return stop, known
+}

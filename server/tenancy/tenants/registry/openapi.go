@@ -63,9 +63,14 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				"full, with or without the beginning of a path (docker.io/library); those of the template if there "+
 				"are none, and all if it has none, or for * alone. A new pod, or a new image of one, that names "+
 				"another is refused. At most %d.", mostImages)),
+			"hosts": apimodels.Set(fmt.Sprintf("The hosts that Ingresses of the tenant may have: a name, "+
+				"*.example.com for all names below example.com, or * alone for every host and none; those of the "+
+				"template if there are none. A new host of an Ingress that is another is refused, and other tenants "+
+				"without such a list do not get these. Without any, the tenant has each name that no other has, by "+
+				"who came first, and no wildcard. At most %d.", mostHosts)),
 			"template": apimodels.Text("The TenantTemplate that the tenant is made from: what it says of limits, " +
-				"podSecurity, allow, scheduling and images holds where the tenant itself says nothing. A new tenant " +
-				"without one has the template that is the default, if there is one."),
+				"podSecurity, allow, scheduling, images and hosts holds where the tenant itself says nothing. A new " +
+				"tenant without one has the template that is the default, if there is one."),
 			"podSecurity": podSecurity(),
 			"allow": m.Optional("What pods, claims and Services of the tenant may use beyond what those of all "+
 				"tenants may, or of that. Each field goes before that of the template.",

@@ -51,5 +51,6 @@ func addAllowances(m *apimodels.Builder) {
 		"scheduling": m.Optional("Which nodes run the pods, all if it is not there.",
 			tenantapi.TenantScheduling{}.OpenAPIModelName()),
 		"images": apimodels.Set("The registries of the images, all if there are none."),
+		"hosts":  apimodels.Set("The hosts of Ingresses, each that is free if there are none."),
 	})
 }

@@ -61,6 +61,8 @@ func addTemplates(m *apimodels.Builder) {
 				tenantapi.TenantScheduling{}.OpenAPIModelName()),
 			"images": apimodels.Set("The registries whose images pods of each tenant that has no list itself run " +
 				"and mount, as in a Tenant."),
+			"hosts": apimodels.Set("The hosts that Ingresses of each tenant that has no list itself may have, as in " +
+				"a Tenant. " + tenantapi.TenantName + " stands for the name of the tenant."),
 			"deletionProtection": apimodels.Bool("What new tenants have of it that do not say it. It stays in them."),
 			"maxFailed": apimodels.Number("How many tenants may be unable to get a change. As long as there are " +
 				"more, no others get it. None if not set."),

@@ -231,6 +231,7 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 	}
 	errs = append(errs, validateScheduling(t.Name, t.Spec.Scheduling, spec.Child("scheduling"))...)
 	errs = append(errs, validateImages(t.Name, t.Spec.Images, spec.Child("images"))...)
+	errs = append(errs, validateHosts(t.Name, t.Spec.Hosts, spec.Child("hosts"))...)
 	errs = append(errs, validateAllowances(t, spec)...)
 	if name := t.Spec.Template; name != "" {
 		errs = append(errs, validateTemplateName(name, spec.Child("template"))...)

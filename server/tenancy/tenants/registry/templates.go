@@ -318,6 +318,7 @@ func checkTemplate(ctx context.Context, t, was *tenantapi.TenantTemplate) field.
 	}
 	errs = append(errs, validateScheduling("", t.Spec.Scheduling, spec.Child("scheduling"))...)
 	errs = append(errs, validateImages("", t.Spec.Images, spec.Child("images"))...)
+	errs = append(errs, validateHosts("", t.Spec.Hosts, spec.Child("hosts"))...)
 	podSecurity, allow := t.Spec.PodSecurity, t.Spec.Allow
 	if was != nil {
 		podSecurity, allow = changedAllowances(podSecurity, was.Spec.PodSecurity, allow, was.Spec.Allow)

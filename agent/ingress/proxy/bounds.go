@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// connections bounds those that clients have, of all listeners together.
+type connections struct {
+	limit, perAddress int
+	// slots has one entry for each connection.
+	slots chan struct{}
+
+	mu sync.Mutex
+	by map[netip.Addr]int
+}
+
+func newConnections(l Limits) *connections {
+	return &connections{
+		limit: l.Connections, perAddress: l.PerAddress,
+		slots: make(chan struct{}, l.Connections), by: map[netip.Addr]int{},
+	}
+}
+
+// scarce reports whether clients should not keep connections that they do not use.
+func (c *connections) scarce() bool { return len(c.slots) > c.limit*8/10 }
+
+// admit counts a connection of a client unless it has its share.
+func (c *connections) admit(client netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by[client] >= c.perAddress {
+		return false
+	}
+	c.by[client]++
+	return true
+}
+
+func (c *connections) leave(client netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by[client]--; c.by[client] <= 0 {
+		delete(c.by, client)
+	}
+}
+
+// clientOf is what counts as one client: an address, or all of a network of IPv6 that one client
+// usually has.
+func clientOf(at net.Addr) netip.Addr {
+	const ownNetwork = 64
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	address := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if prefix, err := address.Prefix(ownNetwork); err == nil { // IPv4 has no such prefix
+		return prefix.Addr()
+	}
+	return address
+}
+
+// boundedListener accepts what connections admits.
+type boundedListener struct {
+	net.Listener
+	all    *connections
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *connections) listener(inner net.Listener) net.Listener {
+	return &boundedListener{Listener: inner, all: c, closed: make(chan struct{})}
+}
+
+// Accept implements net.Listener. It waits while there are as many connections as there may be;
+// clients wait in the queue of the kernel then.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		client := clientOf(conn.RemoteAddr())
+		if !l.all.admit(client) {
+			conn.Close() //nolint:errcheck // nothing was written
+			continue
+		}
+		select {
+		case l.all.slots <- struct{}{}:
+			return &boundedConn{Conn: conn, all: l.all, client: client}, nil
+		case <-l.closed:
+			l.all.leave(client)
+			conn.Close() //nolint:errcheck // nothing was written
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// Close implements net.Listener.
+func (l *boundedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// boundedConn gives its place back when it is closed.
+type boundedConn struct {
+	net.Conn
+	all    *connections
+	client netip.Addr
+	once   sync.Once
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		<-c.all.slots
+		c.all.leave(c.client)
+	})
+	return err
+}
+
+// CloseWrite is what net/http does to a connection before Close, so that the client reads the last
+// answer.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

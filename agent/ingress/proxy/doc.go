@@ -1,0 +1,13 @@
+// Package proxy is the data plane of the Ingress controller of a node: it takes requests of clients
+// of all tenants, and hands each to an endpoint of the Service that its host and path name. It runs
+// in a process of its own without privileges, and knows only what it reads from its parent: lines of
+// joinapi.IngressLine.
+//
+// Invariants: a batch of lines shows as a whole or not at all; a request that began goes on whatever
+// batches come after it. A host has only backends and certificates of its own tenant, whatever the
+// lines say. Connections to backends are of one tenant each. What a tenant can hold is bounded by
+// tenant, what a client can hold is bounded by client, and both are bounded in sum. Nothing that a
+// client or a backend says is believed about who the client is, or written to the log above Debug.
+//
+// Only agent/ingress and the wiring of main may import it. It imports no Kubernetes code.
+package proxy

@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+)
+
+// proxy is the handler of all requests.
+type proxy struct {
+	Options
+	tables      *tables
+	connections *connections
+	inFlight    atomic.Int64
+	reverse     *httputil.ReverseProxy
+}
+
+func newProxy(o Options) *proxy {
+	p := &proxy{Options: o, connections: newConnections(o.Limits)}
+	p.tables = newTables(o.Log, func(name string) *tenant { return &tenant{name: name, limits: o.Limits} })
+	p.reverse = &httputil.ReverseProxy{
+		Rewrite:      rewrite,
+		Transport:    p,
+		ErrorHandler: failed,
+		ErrorLog:     quiet(o.Log),
+		BufferPool:   newBuffers(),
+	}
+	return p
+}
+
+// ServeHTTP implements http.Handler.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := &answer{ResponseWriter: w, last: p.connections.scarce()}
+	if status, problem := malformed(r); status != 0 {
+		http.Error(answer, problem, status)
+		return
+	}
+	s := p.tables.shown.Load()
+	h := s.host(hostName(r.Host))
+	switch {
+	case h == nil:
+		http.Error(answer, "no Ingress has this host", http.StatusNotFound)
+	case misdirected(s, r, h):
+		http.Error(answer, "this connection is for another host", http.StatusMisdirectedRequest)
+	default:
+		defer func() { h.tenant.counts.add(answer.status) }()
+		p.serve(answer, r, s, h)
+	}
+}
+
+// malformed refuses what a proxy cannot pass on: tunnels, and targets that are no path.
+func malformed(r *http.Request) (status int, problem string) {
+	switch {
+	case r.Method == http.MethodConnect:
+		return http.StatusMethodNotAllowed, "CONNECT is not possible here"
+	case r.URL.Opaque != "" || r.URL.Path != "" && !strings.HasPrefix(r.URL.Path, "/"):
+		return http.StatusBadRequest, "the request has no path"
+	}
+	return 0, ""
+}
+
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *host) {
+	id, found := h.find(r.URL.Path)
+	if !found {
+		http.Error(w, "no Ingress has this path of the host", http.StatusNotFound)
+		return
+	}
+	if !p.enter(h.tenant) {
+		unavailable(w, "too many requests are in flight")
+		return
+	}
+	defer p.leave(h.tenant)
+	b := s.backend(id, h.tenant)
+	if b == nil || len(b.endpoints) == 0 {
+		unavailable(w, "the backend has no endpoint")
+		return
+	}
+	x := &exchange{tenant: h.tenant, id: id, backend: b}
+	defer x.release()
+	p.reverse.ServeHTTP(w, r.WithContext(x.context(r.Context())))
+}
+
+// enter counts a request, unless there are too many. The tenant's own bound comes first: what is
+// refused by it counts for nobody else.
+func (p *proxy) enter(t *tenant) bool {
+	if t.inFlight.Add(1) > int64(p.Limits.PerTenant) {
+		t.inFlight.Add(-1)
+		return false
+	}
+	if p.inFlight.Add(1) > int64(p.Limits.Requests) {
+		p.leave(t)
+		return false
+	}
+	return true
+}
+
+func (p *proxy) leave(t *tenant) {
+	p.inFlight.Add(-1)
+	t.inFlight.Add(-1)
+}
+
+func unavailable(w http.ResponseWriter, problem string) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, problem, http.StatusServiceUnavailable)
+}
+
+// answer is a ResponseWriter that knows the status, and ends connections while they are scarce.
+type answer struct {
+	http.ResponseWriter
+	status int
+	// last is whether the connection should not be used again.
+	last bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if status >= http.StatusOK && a.status == 0 {
+		a.status = status
+		if a.last {
+			a.Header().Set("Connection", "close")
+		}
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	if a.status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	return a.ResponseWriter.Write(b)
+}
+
+// Hijack implements http.Hijacker. An upgraded connection has no other status.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	if err == nil {
+		a.status = http.StatusSwitchingProtocols
+	}
+	return conn, buffered, err
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

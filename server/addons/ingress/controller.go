@@ -1,0 +1,279 @@
+package ingress
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+)
+
+// Name is the name of the component.
+const Name = "ingress"
+
+// ControllerName is what IngressClasses of this controller have in spec.controller, and ClassName the one
+// that there is.
+const (
+	ControllerName = "a4s.io/ingress"
+	ClassName      = "a4s"
+)
+
+const (
+	// minGap is the shortest time between two rounds of resolving, and gapFactor makes it longer where a
+	// round takes long.
+	minGap    = 20 * time.Millisecond
+	gapFactor = 4
+	// strangersEvery is how soon a space is looked at again of whose endpoints an address was no pod's.
+	strangersEvery = time.Second
+)
+
+// Tenants know what spec.hosts of tenants say.
+type Tenants interface {
+	// FollowHosts calls changed with each tenant that has hosts, and again when they change; without hosts it has
+	// none any more. It returns when all were told that there are; known is false if ctx ended before.
+	FollowHosts(ctx context.Context, changed func(tenant string, hosts []string)) (stop func(), known bool)
+}
+
+// Options is what a Controller works with.
+type Options struct {
+	// Client has all rights, in all spaces.
+	Client kubernetes.Interface
+	// Pool is where informers share what they keep with others.
+	Pool    *interning.Pool
+	Tenants Tenants
+	// Partition is that of the Ingresses. It has the nodes without a label that says otherwise.
+	Partition string
+	// Owner is whose an address of the pod network is, "" for nobody's.
+	Owner func(netip.Addr) string
+	Log   *logrus.Entry
+}
+
+// Controller knows where requests go.
+type Controller struct {
+	Options
+	wake chan struct{}
+
+	mu      sync.Mutex
+	known   bool // what nodes are told is the truth
+	classes map[string]bool
+	spaces  map[string]*contents
+	dirty   map[string]bool
+	policy  *policy
+	holders *holders
+	results map[string]*result
+	objects objects // what Ingresses depend on; empty while there is none
+	nodes   takers
+	told    published
+	leader  *Leader // nil while another server writes
+}
+
+// contents are the Ingresses of a space, whatever their class.
+type contents map[string]*networkingv1.Ingress
+
+// New returns the controller.
+func New(o Options) *Controller {
+	if o.Log == nil {
+		o.Log = logrus.WithField("component", Name)
+	}
+	c := &Controller{Options: o, wake: make(chan struct{}, 1)}
+	c.reset()
+	return c
+}
+
+// reset forgets everything and ends all watches.
+func (c *Controller) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told.end()
+	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
+	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
+	c.objects, c.nodes, c.told = objects{}, newTakers(), newPublished()
+}
+
+// mark asks for a round.
+func (c *Controller) mark() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // asked already
+	}
+}
+
+// isOf reports whether an Ingress is of one of the classes.
+func isOf(classes map[string]bool, ingress *networkingv1.Ingress) bool {
+	if ingress.DeletionTimestamp != nil {
+		return false
+	}
+	if class := ingress.Spec.IngressClassName; class != nil {
+		return classes[*class]
+	}
+	return classes[ingress.Annotations[annotationClass]]
+}
+
+// any reports whether there is an Ingress of this controller.
+func (c *Controller) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, of := range c.spaces {
+		for _, ingress := range *of {
+			if isOf(c.classes, ingress) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// round resolves the spaces in which something changed, one after the other.
+func (c *Controller) round() {
+	c.mu.Lock()
+	dirty := c.dirty
+	c.dirty = map[string]bool{}
+	c.mu.Unlock()
+	for tenant := range dirty {
+		r := resolve(c.view(tenant))
+		c.publish(tenant, r)
+		if r.strangers {
+			time.AfterFunc(strangersEvery, func() { c.touch(tenant) })
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		c.known = true
+		c.lookAtAll()
+	}
+}
+
+// touch has a space resolved again.
+func (c *Controller) touch(tenant string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dirty[tenant] = true
+	c.mark()
+}
+
+// view returns what a space is resolved from.
+func (c *Controller) view(tenant string) view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := view{tenant: tenant, service: c.objects.service, endpoints: c.objects.endpoints,
+		certificate: c.objects.certificate,
+		refuse: func(host string) string {
+			return c.locked(func() string { return c.policy.refuse(tenant, host) })
+		},
+		taken: func(host string) string {
+			return c.locked(func() string { return c.holders.takenFrom(tenant, host, c.policy) })
+		},
+		holds: func(host string) bool {
+			return c.locked(func() string { return c.holders.holder(host) }) == tenant
+		},
+		owns: func(addr netip.Addr) bool { return c.Owner(addr) == tenant },
+	}
+	if of := c.spaces[tenant]; of != nil {
+		for _, ingress := range *of {
+			if isOf(c.classes, ingress) {
+				v.ingresses = append(v.ingresses, ingress)
+			}
+		}
+	}
+	return v
+}
+
+func (c *Controller) locked(f func() string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f()
+}
+
+// publish hands what became of a space to the watches, and to the leader.
+func (c *Controller) publish(tenant string, r *result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.results[tenant]
+	if c.results[tenant] = r; len(r.wants) == 0 && len(r.problems) == 0 {
+		delete(c.results, tenant)
+	}
+	c.told.replace(was, r)
+	if c.leader != nil {
+		c.leader.look(tenant)
+	}
+}
+
+// Run works until ctx ends; then it returns nil. Watches end with it.
+func (c *Controller) Run(ctx context.Context) error {
+	c.reset()
+	defer c.reset()
+	ctx, cancel := context.WithCancel(ctx)
+	first, rest := factories(c.Options)
+	defer first.Shutdown()
+	defer rest.shutdown()
+	defer cancel() // before Shutdown, which waits for the informers
+	synced, err := c.observeIngresses(first)
+	if err != nil {
+		return fmt.Errorf("watching Ingresses: %w", err)
+	}
+	first.StartWithContext(ctx)
+	if !await(ctx, synced) {
+		return nil
+	}
+	// Most clusters are without for a while; they need not hold what Ingresses depend on.
+	for !c.any() {
+		c.mu.Lock()
+		c.known = true
+		c.mu.Unlock()
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	c.mu.Lock()
+	c.known = false
+	c.mu.Unlock()
+	if synced, err = c.observeRest(rest); err != nil {
+		return fmt.Errorf("watching what Ingresses depend on: %w", err)
+	}
+	rest.start(ctx)
+	if !await(ctx, synced) {
+		return nil
+	}
+	stop, ok := c.Tenants.FollowHosts(ctx, c.hosts)
+	if !ok {
+		return nil
+	}
+	defer stop()
+	c.begin(rest)
+	for {
+		began := time.Now()
+		c.round()
+		select {
+		case <-time.After(max(minGap, gapFactor*time.Since(began))):
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// begin has everything resolved.
+func (c *Controller) begin(rest *restFactories) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.objects = rest.objects()
+	for tenant := range c.spaces {
+		c.dirty[tenant] = true
+	}
+	c.nodes.choose(c.Partition)
+	c.told.all()
+	c.mark()
+}

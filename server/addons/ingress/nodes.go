@@ -1,0 +1,74 @@
+package ingress
+
+import (
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/a4s-io/a4s/server/addons/servicelb"
+)
+
+// takers are the nodes that take requests: those that are for Services of type LoadBalancer.
+type takers struct {
+	all map[string]*corev1.Node
+	// pool are those that take requests, by name.
+	pool map[string]*corev1.Node
+	// taken are the addresses whose requests a Service gets, by the Service.
+	taken map[string][]string
+}
+
+func newTakers() takers {
+	return takers{all: map[string]*corev1.Node{}, pool: map[string]*corev1.Node{}, taken: map[string][]string{}}
+}
+
+// set takes over a node, and reports whether it is news.
+func (t *takers) set(node *corev1.Node, deleted bool) bool {
+	was := t.all[node.Name]
+	if deleted {
+		delete(t.all, node.Name)
+		return was != nil
+	}
+	t.all[node.Name] = node
+	return was == nil || !reflect.DeepEqual(was.Labels, node.Labels) || !reflect.DeepEqual(was.Status, node.Status) ||
+		(was.DeletionTimestamp == nil) != (node.DeletionTimestamp == nil)
+}
+
+// choose finds out which of them take requests for a partition.
+func (t *takers) choose(partition string) {
+	all := make([]*corev1.Node, 0, len(t.all))
+	for _, node := range t.all {
+		all = append(all, node)
+	}
+	t.pool = map[string]*corev1.Node{}
+	for _, node := range servicelb.Nodes(all, partition) {
+		t.pool[node.Name] = node
+	}
+}
+
+// take takes over the addresses whose requests a Service gets, and reports whether that is news.
+func (t *takers) take(service string, addresses []string) bool {
+	if slices.Equal(t.taken[service], addresses) {
+		return false
+	}
+	if t.taken[service] = addresses; len(addresses) == 0 {
+		delete(t.taken, service)
+	}
+	return true
+}
+
+// addresses are those at which requests are taken now.
+func (t *takers) addresses() []corev1.LoadBalancerIngress {
+	var out []corev1.LoadBalancerIngress
+	for _, at := range servicelb.AddressesOf(t.pool) {
+		of := func(addresses []string) bool { return slices.Contains(addresses, at.IP) }
+		free := true
+		for _, addresses := range t.taken {
+			free = free && !of(addresses)
+		}
+		if free {
+			out = append(out, at)
+		}
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package ingress
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
+)
+
+// published is what nodes are told, and those that are.
+type published struct {
+	lines   map[string]*joinapi.IngressLine // by kind and name; replaced, never changed
+	watches map[*Watch]bool
+}
+
+func newPublished() published {
+	return published{lines: map[string]*joinapi.IngressLine{}, watches: map[*Watch]bool{}}
+}
+
+// linesOf are the lines of a space by their keys. r may be nil.
+func linesOf(r *result) map[string]*joinapi.IngressLine {
+	out := map[string]*joinapi.IngressLine{}
+	if r == nil {
+		return out
+	}
+	for name, h := range r.hosts {
+		out["host "+name] = &joinapi.IngressLine{Host: h}
+	}
+	for id, b := range r.backends {
+		out["backend "+id] = &joinapi.IngressLine{Backend: b}
+	}
+	for id, c := range r.certificates {
+		out["certificate "+id] = &joinapi.IngressLine{Certificate: c}
+	}
+	return out
+}
+
+func tenantOf(l *joinapi.IngressLine) string {
+	switch {
+	case l == nil:
+		return ""
+	case l.Host != nil:
+		return l.Host.Tenant
+	case l.Backend != nil:
+		return l.Backend.Tenant
+	case l.Certificate != nil:
+		return l.Certificate.Tenant
+	}
+	return ""
+}
+
+// deletionOf says that what a line told is gone.
+func deletionOf(l *joinapi.IngressLine) joinapi.IngressLine {
+	switch {
+	case l.Host != nil:
+		return joinapi.IngressLine{Host: &joinapi.IngressHost{Name: l.Host.Name, Deleted: true}}
+	case l.Backend != nil:
+		return joinapi.IngressLine{Backend: &joinapi.IngressBackend{ID: l.Backend.ID, Deleted: true}}
+	}
+	return joinapi.IngressLine{Certificate: &joinapi.IngressCertificate{ID: l.Certificate.ID, Deleted: true}}
+}
+
+// replace takes over what became of a space that was something else before.
+func (p *published) replace(was, now *result) {
+	before, after := linesOf(was), linesOf(now)
+	changed := map[string]bool{}
+	for key, line := range after {
+		if !reflect.DeepEqual(p.lines[key], line) {
+			p.lines[key], changed[key] = line, true
+		}
+	}
+	for key, line := range before {
+		// A host may be another's by now.
+		if after[key] == nil && tenantOf(p.lines[key]) == tenantOf(line) {
+			delete(p.lines, key)
+			changed[key] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for w := range p.watches {
+		maps.Copy(w.dirty, changed)
+		w.awake()
+	}
+}
+
+// all has every watch look at everything, as after nodes changed.
+func (p *published) all() {
+	for w := range p.watches {
+		w.everything = true
+		w.awake()
+	}
+}
+
+// end ends all watches.
+func (p *published) end() {
+	for w := range p.watches {
+		close(w.done)
+	}
+}
+
+// Watch is what one node is told.
+type Watch struct {
+	c          *Controller
+	node       string
+	wake, done chan struct{}
+	// dirty and everything are what it has to look at; guarded by c.mu.
+	dirty      map[string]bool
+	everything bool
+
+	told map[string]*joinapi.IngressLine
+}
+
+// Watch returns a watch for the node, that begins with everything; false while not everything is known.
+// Stop ends it.
+func (c *Controller) Watch(node string) (*Watch, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return nil, false
+	}
+	w := &Watch{c: c, node: node, wake: make(chan struct{}, 1), done: make(chan struct{}), dirty: map[string]bool{},
+		everything: true, told: map[string]*joinapi.IngressLine{}}
+	c.told.watches[w] = true
+	return w, true
+}
+
+// Stop ends the watch.
+func (w *Watch) Stop() {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	delete(w.c.told.watches, w)
+}
+
+// Changed receives when Next may have something to tell.
+func (w *Watch) Changed() <-chan struct{} { return w.wake }
+
+// Done is closed when the watch must end.
+func (w *Watch) Done() <-chan struct{} { return w.done }
+
+func (w *Watch) awake() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has not looked yet
+	}
+}
+
+// Next returns what the node was not told yet, without the end of the batch. Only one goroutine may call it.
+func (w *Watch) Next() (lines []joinapi.IngressLine) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	dirty := w.dirty
+	if w.everything {
+		dirty = map[string]bool{}
+		for key := range w.c.told.lines {
+			dirty[key] = true
+		}
+		for key := range w.told {
+			dirty[key] = true
+		}
+	}
+	w.dirty, w.everything = map[string]bool{}, false
+	takes := w.c.nodes.pool[w.node] != nil
+	for _, key := range slices.Sorted(maps.Keys(dirty)) {
+		was, now := w.told[key], w.c.told.lines[key]
+		switch {
+		case takes && now != nil:
+			if was != now {
+				w.told[key] = now
+				lines = append(lines, *now)
+			}
+		case was != nil:
+			delete(w.told, key)
+			lines = append(lines, deletionOf(was))
+		}
+	}
+	return lines
+}
