@@ -239,6 +239,7 @@ bench: build bench-upstream bench-kubectl ## slow: Run the benchmarks behind the
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -run '^$$' -bench . -benchtime 20x ./tests/bench
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./tests/bench/tenancy
 	go test -run '^$$' -bench PodList ./server/tenancy/wire
+	go test -run '^$$' -bench . -benchtime 3000x ./agent/ingress/proxy
 
 .PHONY: bench-kubectl
 bench-kubectl: build upstream-kubectl ## slow: Compare the start of `a4s kubectl` with that of upstream's kubectl

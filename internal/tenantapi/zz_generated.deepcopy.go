@@ -127,6 +127,11 @@ func (in *EffectiveSpec) DeepCopyInto(out *EffectiveSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Hosts != nil {
+		in, out := &in.Hosts, &out.Hosts
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 
@@ -812,6 +817,11 @@ func (in *TenantSpec) DeepCopyInto(out *TenantSpec) {
 		*out = new(TenantAllowances)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Hosts != nil {
+		in, out := &in.Hosts, &out.Hosts
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Authentication != nil {
 		in, out := &in.Authentication, &out.Authentication
 		*out = new(TenantAuthentication)
@@ -965,6 +975,11 @@ func (in *TenantTemplateSpec) DeepCopyInto(out *TenantTemplateSpec) {
 	}
 	if in.Images != nil {
 		in, out := &in.Images, &out.Images
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.Hosts != nil {
+		in, out := &in.Hosts, &out.Hosts
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
