@@ -138,7 +138,8 @@ type TenantSpec struct {
 	Allow *TenantAllowances `json:"allow,omitempty" protobuf:"bytes,16,opt,name=allow"`
 	// Hosts are those that Ingresses of the tenant may have: names, "*.example.com" for all names below
 	// one, "*" alone for every host and none. Other tenants without such a list do not get them. If there
-	// are none, the tenant may have every name that nobody else has or may have.
+	// are none, the tenant may have every name that nobody else has or may have. Those of the system
+	// space are kept for it, and are not all that it may have.
 	Hosts []string `json:"hosts,omitempty" protobuf:"bytes,17,rep,name=hosts"`
 	// Authentication is the tenant's own provider of OpenID Connect, none if it is not set.
 	Authentication *TenantAuthentication `json:"authentication,omitempty" protobuf:"bytes,20,opt,name=authentication"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -100,7 +101,8 @@ func LoadBalancerRules(cfg *config.Server, partitions Partitions) *servicelb.Rul
 		kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort,
 	}}
 	if !cfg.Disabled(config.AddonIngress) {
-		rules.Ingress = []int32{ingress.HTTPPort, ingress.HTTPSPort}
+		rules.Ingress = []servicelb.Port{{Protocol: corev1.ProtocolTCP, Number: ingress.HTTPPort},
+			{Protocol: corev1.ProtocolTCP, Number: ingress.HTTPSPort}}
 	}
 	// Validated with the flags.
 	for _, text := range cfg.ServiceLBReservedPorts {

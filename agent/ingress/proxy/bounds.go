@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"container/list"
+	"crypto/tls"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 )
@@ -14,12 +17,14 @@ type connections struct {
 
 	mu sync.Mutex
 	by map[netip.Addr]int
+	// idle are those without a request, the one that is so for the longest time first.
+	idle *list.List
 }
 
 func newConnections(l Limits) *connections {
 	return &connections{
 		limit: l.Connections, perAddress: l.PerAddress,
-		slots: make(chan struct{}, l.Connections), by: map[netip.Addr]int{},
+		slots: make(chan struct{}, l.Connections), by: map[netip.Addr]int{}, idle: list.New(),
 	}
 }
 
@@ -42,6 +47,41 @@ func (c *connections) leave(client netip.Addr) {
 	defer c.mu.Unlock()
 	if c.by[client]--; c.by[client] <= 0 {
 		delete(c.by, client)
+	}
+}
+
+// state takes note of what a connection does, see http.Server.ConnState.
+func (c *connections) state(conn net.Conn, now http.ConnState) {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	of, ok := conn.(*boundedConn)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of.idle != nil {
+		c.idle.Remove(of.idle)
+		of.idle = nil
+	}
+	if now == http.StateNew || now == http.StateIdle { // new ones have sent no whole header yet
+		of.idle = c.idle.PushBack(of)
+	}
+}
+
+// evict closes the connection that has been without a request for the longest time, if there is one: who holds
+// connections and does nothing must not keep out who would.
+func (c *connections) evict() {
+	c.mu.Lock()
+	first := c.idle.Front()
+	if first != nil {
+		c.idle.Remove(first)
+		first.Value.(*boundedConn).idle = nil
+	}
+	c.mu.Unlock()
+	if first != nil {
+		first.Value.(*boundedConn).Close() //nolint:errcheck // it is over, whatever it says
 	}
 }
 
@@ -72,8 +112,8 @@ func (c *connections) listener(inner net.Listener) net.Listener {
 	return &boundedListener{Listener: inner, all: c, closed: make(chan struct{})}
 }
 
-// Accept implements net.Listener. It waits while there are as many connections as there may be;
-// clients wait in the queue of the kernel then.
+// Accept implements net.Listener. While there are as many connections as there may be, one without a request
+// gives its place; without such a one it waits, and clients wait in the queue of the kernel.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -84,6 +124,9 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if !l.all.admit(client) {
 			conn.Close() //nolint:errcheck // nothing was written
 			continue
+		}
+		if len(l.all.slots) == cap(l.all.slots) {
+			l.all.evict()
 		}
 		select {
 		case l.all.slots <- struct{}{}:
@@ -108,6 +151,7 @@ type boundedConn struct {
 	all    *connections
 	client netip.Addr
 	once   sync.Once
+	idle   *list.Element // guarded by all.mu
 }
 
 // Close implements net.Conn.

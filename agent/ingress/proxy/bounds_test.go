@@ -101,9 +101,10 @@ func TestOneClientHasAShareOfTheConnections(t *testing.T) {
 }
 
 func TestAcceptWaitsForAPlace(t *testing.T) {
-	w := newWorld(t, Limits{Connections: 2, PerAddress: 100})
+	w := newWorld(t, Limits{Connections: 2, PerAddress: 100}, site("a.test", "a", pod(t, echoUpgrade))...)
 	one, two := w.dial(), w.dial()
-	eventually(t, "two are accepted", func() bool { return len(w.connections.slots) == 2 })
+	upgrade(t, one, "websocket", http.StatusSwitchingProtocols) // they are in use, and give their places to nobody
+	upgrade(t, two, "websocket", http.StatusSwitchingProtocols)
 	third := w.dial()
 	io.WriteString(third, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the answer tells
 	eventually(t, "the third waits", func() bool {

@@ -84,9 +84,13 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *ho
 }
 
 // enter counts a request, unless there are too many. The tenant's own bound comes first: what is
-// refused by it counts for nobody else.
+// refused by it counts for nobody else. It is lower while little is left of all, for who comes late.
 func (p *proxy) enter(t *tenant) bool {
-	if t.inFlight.Add(1) > int64(p.Limits.PerTenant) {
+	most := int64(p.Limits.PerTenant)
+	if p.inFlight.Load() > int64(p.Limits.Requests)*8/10 {
+		most = max(1, most/8)
+	}
+	if t.inFlight.Add(1) > most {
 		t.inFlight.Add(-1)
 		return false
 	}

@@ -45,10 +45,12 @@ type tables struct {
 	next  snapshot
 	own   struct{ hosts, backends, certificates, tenants bool }
 	shown atomic.Pointer[snapshot]
+	// leaving are tenants without a host of which something goes on: it counts when they have one again.
+	leaving map[string]*tenant
 }
 
 func newTables(log *logrus.Entry, newTenant func(string) *tenant) *tables {
-	t := &tables{log: log, newTenant: newTenant}
+	t := &tables{log: log, newTenant: newTenant, leaving: map[string]*tenant{}}
 	t.shown.Store(&snapshot{})
 	return t
 }
@@ -99,7 +101,10 @@ func (t *tables) host(told *joinapi.IngressHost) {
 func (t *tables) tenant(name string) *tenant {
 	of := t.next.tenants[name]
 	if of == nil {
-		of = t.newTenant(name)
+		if of = t.leaving[name]; of == nil {
+			of = t.newTenant(name)
+		}
+		delete(t.leaving, name)
 		change(&t.own.tenants, &t.next.tenants)[name] = of
 	}
 	of.hosts++
@@ -147,6 +152,7 @@ func (t *tables) show() {
 		for name, of := range t.next.tenants {
 			if of.hosts == 0 {
 				gone = append(gone, of)
+				t.leaving[name] = of
 				delete(change(&t.own.tenants, &t.next.tenants), name)
 			}
 		}
@@ -157,4 +163,5 @@ func (t *tables) show() {
 	for _, of := range gone {
 		of.close()
 	}
+	maps.DeleteFunc(t.leaving, func(_ string, of *tenant) bool { return !of.busy() })
 }

@@ -51,6 +51,9 @@ const (
 	answerHeader = 256 << 10
 	// streamBuffer is what an answer by HTTP/2 holds for a client that does not read it.
 	streamBuffer = 256 << 10
+	// largestFrame is that of HTTP/2: whoever reads one keeps a buffer of its length as long as the connection
+	// lasts.
+	largestFrame = 16 << 10
 	// pingAfter is how long a connection of HTTP/2 may be silent before it is asked whether it lives.
 	pingAfter = 30 * time.Second
 )
@@ -64,7 +67,7 @@ type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
-// tenant is what requests of one tenant share. It lives as long as the tenant has a host.
+// tenant is what requests of one tenant share. It lives as long as the tenant has a host, or a request of it goes on.
 type tenant struct {
 	name     string
 	counts   counter
@@ -88,6 +91,9 @@ func (t *tenant) transport(p protocol) *http.Transport {
 	}
 	return t.transports[p]
 }
+
+// busy reports whether something of the tenant goes on.
+func (t *tenant) busy() bool { return t.inFlight.Load() > 0 || t.dialing.Load() > 0 }
 
 // close ends the connections that no request uses. The others end when they are idle.
 func (t *tenant) close() {
@@ -119,6 +125,7 @@ func (t *tenant) newTransport(p protocol) *http.Transport {
 		MaxResponseHeaderBytes: answerHeader,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: streamBuffer,
+			MaxReadFrameSize:          largestFrame,
 			SendPingTimeout:           pingAfter,
 		},
 		TLSClientConfig: &tls.Config{

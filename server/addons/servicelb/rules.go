@@ -19,7 +19,7 @@ type Rules struct {
 	First, Last int32
 	// Ingress are the ports at which nodes take requests for Ingresses. Tenants get them only if an administrator
 	// says so: whoever had one would have the requests of all.
-	Ingress []int32
+	Ingress []Port
 	// Others are the ranges of node ports of other partitions, whose Services have theirs on
 	// the same nodes. Nil means none.
 	Others func() []utilnet.PortRange

@@ -7,10 +7,13 @@ import (
 	"reflect"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/a4s-io/a4s/server/addons/servicelb"
 )
 
 // change is what a node does to its Node.
@@ -41,8 +44,8 @@ func metaRules() []rule {
 	return []rule{
 		free("Name"), free("GenerateName"), free("Namespace"), free("SelfLink"), free("UID"), free("ResourceVersion"),
 		free("Generation"), free("CreationTimestamp"), free("DeletionTimestamp"), free("DeletionGracePeriodSeconds"),
-		free("ManagedFields"), // all of these the API server keeps, whatever is sent
-		free("Labels"),        // NodeRestriction judges them
+		free("ManagedFields"),             // all of these the API server keeps, whatever is sent
+		judged("Labels", labelsOfTraffic), // NodeRestriction judges the others
 		judged("Annotations", annotations),
 		never("OwnerReferences", "they can hold up the deletion of what is not the node's"),
 		never("Finalizers", "they can hold up the deletion of the Node"),
@@ -136,6 +139,23 @@ func whenMade(why string) func(c *change) error {
 		}
 		return errors.New("it is not for a node to change: " + why)
 	}
+}
+
+// labelsOfTraffic are for administrators to change: a node that takes requests from outside is told the private
+// keys of all Ingresses.
+func labelsOfTraffic(c *change) error {
+	if c.creates {
+		return nil
+	}
+	for _, key := range []string{corev1.LabelNodeExcludeBalancers, servicelb.EnableLabel, servicelb.PoolLabel,
+		servicelb.PartitionLabel} {
+		now, has := c.now.Labels[key]
+		was, had := c.was.Labels[key]
+		if now != was || has != had {
+			return fmt.Errorf("it is not for a node to change %s: it says which nodes take requests from outside", key)
+		}
+	}
+	return nil
 }
 
 // podRange is given by the server. A node that comes back says the one that its pods have; the

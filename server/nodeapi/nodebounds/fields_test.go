@@ -61,3 +61,25 @@ func TestHardwareAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestLabelsOfTraffic: a node cannot let itself in to what nodes are told that take requests from outside.
+func TestLabelsOfTraffic(t *testing.T) {
+	for _, key := range []string{"node.kubernetes.io/exclude-from-external-load-balancers", "a4s.io/enable-lb",
+		"a4s.io/lb-pool", "a4s.io/lb-partition"} {
+		with := &core.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: "true", "own": "x"}}}
+		other := &core.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: "y", "own": "x"}}}
+		without := &core.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"own": "y"}}}
+		for _, c := range []struct {
+			was, now *core.Node
+			creates  bool
+			ok       bool
+		}{
+			{with, without, false, false}, {without, with, false, false}, {with, other, false, false},
+			{without, with, true, true}, {with, with, false, true}, {without, &core.Node{}, false, true},
+		} {
+			if err := labelsOfTraffic(&change{was: c.was, now: c.now, creates: c.creates}); (err == nil) != c.ok {
+				t.Errorf("%s: %v to %v: %v", key, c.was.Labels, c.now.Labels, err)
+			}
+		}
+	}
+}

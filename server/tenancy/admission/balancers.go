@@ -49,7 +49,7 @@ func (g *guard) checkAllowed(ctx context.Context, tenant string, service, old *c
 		had = portsOf(old)
 	}
 	for _, port := range portsOf(service) {
-		if said == "" && slices.Contains(g.balancers.Ingress, port.Number) && !slices.Contains(had, port) {
+		if said == "" && slices.Contains(g.balancers.Ingress, port) && !slices.Contains(had, port) {
 			return fmt.Errorf("port %d of the nodes takes requests for Ingresses of all spaces: use an Ingress, or "+
 				"have an administrator of the cluster allow the port by %s of the tenant", port.Number,
 				allowances.Field(allowances.LoadBalancers))

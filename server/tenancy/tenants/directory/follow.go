@@ -27,11 +27,17 @@ type followers struct {
 // Follow tells f of what changes from now on, until stop is called. It waits until the directory
 // knows what there is; known is false if ctx ended before.
 func (d *Directory) Follow(ctx context.Context, f Follower) (stop func(), known bool) {
+	return d.follow(ctx, f, func() {})
+}
+
+// follow calls first before f is told of anything.
+func (d *Directory) follow(ctx context.Context, f Follower, first func()) (stop func(), known bool) {
 	if !cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced, d.templates.controller.HasSynced) {
 		return func() {}, false
 	}
 	d.followers.mu.Lock()
 	defer d.followers.mu.Unlock()
+	first()
 	d.followers.all = append(d.followers.all, &f)
 	return func() {
 		d.followers.mu.Lock()
@@ -72,7 +78,7 @@ func (d *Directory) FollowHosts(
 			}
 		}
 	}
-	stop, known = d.Follow(ctx, Follower{
+	return d.follow(ctx, Follower{
 		Tenant: func(old, t *tenantapi.Tenant) {
 			if t == nil {
 				changed(old.Name, nil)
@@ -81,9 +87,7 @@ func (d *Directory) FollowHosts(
 			tell(t)
 		},
 		Template: func(name string) { every(func(t *tenantapi.Tenant) bool { return t.Spec.Template == name }) },
-	})
-	if known {
+	}, func() {
 		every(func(t *tenantapi.Tenant) bool { return len(t.Spec.Hosts) > 0 || t.Spec.Template != "" })
-	}
-	return stop, known
+	})
 }

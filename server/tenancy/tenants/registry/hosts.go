@@ -16,13 +16,14 @@ const mostHosts = 64
 // validateHosts checks the hosts that Ingresses of a tenant may have. tenant is empty for a template, in
 // which names have placeholders.
 func validateHosts(tenant string, hosts []string, path *field.Path) (errs field.ErrorList) {
-	if len(hosts) > 0 && tenant == space.System {
-		return field.ErrorList{field.Forbidden(path, "Ingresses of the system space may have every host that is free")}
-	}
 	if n := len(hosts); n > mostHosts {
 		return field.ErrorList{field.TooMany(path, n, mostHosts)}
 	}
 	if len(hosts) == 1 && hosts[0] == tenantapi.Everything {
+		if tenant == space.System {
+			return field.ErrorList{field.Forbidden(path, "Ingresses of the system space may have every host that is "+
+				"free; names here are kept for it")}
+		}
 		return nil
 	}
 	seen := map[string]bool{}

@@ -67,7 +67,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				"*.example.com for all names below example.com, or * alone for every host and none; those of the "+
 				"template if there are none. A new host of an Ingress that is another is refused, and other tenants "+
 				"without such a list do not get these. Without any, the tenant has each name that no other has, by "+
-				"who came first, and no wildcard. At most %d.", mostHosts)),
+				"who came first, and no wildcard. Those of the system space are kept for it, and it may have others. "+
+				"At most %d.", mostHosts)),
 			"template": apimodels.Text("The TenantTemplate that the tenant is made from: what it says of limits, " +
 				"podSecurity, allow, scheduling, images and hosts holds where the tenant itself says nothing. A new " +
 				"tenant without one has the template that is the default, if there is one."),
