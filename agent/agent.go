@@ -58,15 +58,15 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 		return nil, err
 	}
 	a := newAccess(cfg, dir)
+	proxy := ingress.New(ingress.Options{RunDir: instance.RunDir, HTTP: ":80", HTTPS: ":443", Debug: cfg.Debug,
+		Output: logrus.StandardLogger().Out})
 	n := &Node{
 		cfg: cfg, addr: addr, dir: dir, log: log,
 		runtimes: &runtimeSet{cfg: cfg, dir: dir, host: machine, log: log},
 		access:   a,
-		network: &clusterNetwork{cfg: cfg, addr: addr, access: a, log: log,
-			ingress: ingress.New(ingress.Options{RunDir: instance.RunDir, HTTP: ":80", HTTPS: ":443", Debug: cfg.Debug,
-				Output: logrus.StandardLogger().Out})},
-		kubelet: kubeletSettings{cfg: cfg, addr: addr, host: machine},
-		health:  &nodeHealth{cfg: cfg, dir: dir, access: a},
+		network:  &clusterNetwork{cfg: cfg, addr: addr, access: a, log: log, ingress: proxy},
+		kubelet:  kubeletSettings{cfg: cfg, addr: addr, host: machine},
+		health:   &nodeHealth{cfg: cfg, dir: dir, access: a, ingress: proxy},
 	}
 	ports, err := n.ports()
 	if err != nil {

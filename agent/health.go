@@ -16,6 +16,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
+	"github.com/a4s-io/a4s/agent/ingress"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/agent/origin/route"
 	"github.com/a4s-io/a4s/agent/runtime/mux"
@@ -39,6 +40,7 @@ type nodeHealth struct {
 	client     atomic.Pointer[kubernetes.Clientset]
 	mux        atomic.Pointer[mux.Mux]
 	router     atomic.Pointer[route.Router] // to the partitions of the cluster
+	ingress    *ingress.Node
 }
 
 // watch lets a monitor watch over the node. With events, it writes Events as this
@@ -61,7 +63,7 @@ func (h *nodeHealth) watch(m *health.Monitor, events bool) {
 	m.Add("certificates of the node", health.Certificates(uses))
 	m.Add("servers", h.checkServers)
 	m.Add("limits of the kernel", health.KernelLimits("/proc"))
-	m.AddMetrics(health.CertificateMetrics(uses), h.serverMetrics)
+	m.AddMetrics(health.CertificateMetrics(uses), h.serverMetrics, h.ingress.Metrics)
 	if events {
 		m.Add("partitions", h.checkPartitions) // a server looks by itself
 		var tell func(added, gone []health.Problem)

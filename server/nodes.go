@@ -29,14 +29,16 @@ type nodes struct {
 }
 
 // forNodes makes it from the tenants of all groups.
-func (s *Server) forNodes(client func() (kubernetes.Interface, error)) (n nodes, err error) {
+func (s *Server) forNodes(
+	client func() (kubernetes.Interface, error), writer kubernetes.Interface,
+) (n nodes, err error) {
 	own, err := client()
 	if err != nil {
 		return n, err
 	}
 	n.addresses = nodeapi.NewAddresses(own)
 	if !s.cfg.Disabled(config.AddonIngress) {
-		if n.ingress, err = s.ingress(n.addresses, client); err != nil {
+		if n.ingress, err = s.ingress(n.addresses, client, writer); err != nil {
 			return n, err
 		}
 	}
@@ -52,14 +54,15 @@ func (s *Server) forNodes(client func() (kubernetes.Interface, error)) (n nodes,
 
 // ingress makes the controller of Ingresses.
 func (s *Server) ingress(
-	addresses *nodeapi.Addresses, client func() (kubernetes.Interface, error),
+	addresses *nodeapi.Addresses, client func() (kubernetes.Interface, error), writer kubernetes.Interface,
 ) (*ingress.Controller, error) {
 	own, err := client()
 	if err != nil {
 		return nil, err
 	}
-	return ingress.New(ingress.Options{Client: own, Pool: s.pool, Tenants: s.spaces, Partition: s.parts.Self(),
-		Owner: addresses.Tenant, Log: logrus.WithField("component", ingress.Name)}), nil
+	return ingress.New(ingress.Options{Client: own, Writer: writer, Pool: s.pool, Tenants: s.spaces,
+		Partition: s.parts.Self(), Owner: addresses.Tenant, Owned: addresses.Known,
+		Log: logrus.WithField("component", ingress.Name)}), nil
 }
 
 func (n nodes) start(ctx context.Context, group *component.Group) {

@@ -277,7 +277,13 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.upstream.wrap = everything.Wrap
-	forNodes, err := s.forNodes(everything.Client)
+	unbounded := rest.CopyConfig(supervisor)
+	unbounded.QPS = -1 // by workers, whose number is
+	writes, err := kubernetes.NewForConfig(unbounded)
+	if err != nil {
+		return nil, fmt.Errorf("making the client that writes for Ingresses: %w", err)
+	}
+	forNodes, err := s.forNodes(everything.Client, writes)
 	if err != nil {
 		return nil, err
 	}

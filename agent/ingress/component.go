@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,6 +33,15 @@ const (
 const (
 	// stopGrace is how long the child has for requests in flight.
 	stopGrace = Drain + 5*time.Second
+	// settles is how long a child runs that is replaced at once when it ends, while clients wait. One that ended
+	// sooner is replaced later each time, and until then nobody has the ports.
+	settles = 10 * time.Second
+	// offEvery is how often servers are asked that leave Ingresses to others.
+	offEvery = time.Minute
+	// minGap is the shortest time between two batches for the child, and gapFactor makes it longer where one takes
+	// long.
+	minGap    = 20 * time.Millisecond
+	gapFactor = 4
 	// lingers is how long the ports stay taken after the last host is gone: it may come back.
 	lingers = 30 * time.Second
 	// outOfMemory has the kernel end the child before the node, which clients can make large.
@@ -54,7 +64,10 @@ type Options struct {
 // Node takes the requests.
 type Node struct {
 	Options
-	told *told
+	told   *told
+	counts counts
+	// settles is as the constant, but in tests.
+	settles time.Duration
 }
 
 // New returns what takes requests when something has told it where they go.
@@ -62,7 +75,7 @@ func New(o Options) *Node {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
-	return &Node{Options: o, told: newTold()}
+	return &Node{Options: o, told: newTold(), settles: settles}
 }
 
 // PIDFile names the process of the child, for a caller that must end it when its parent is gone.
@@ -73,18 +86,33 @@ func PIDFile(runDir string) string { return filepath.Join(runDir, "ingress.pid")
 func (n *Node) Follow(config *rest.Config, partition string) component.Component {
 	return component.Component{Name: "ingress-rules", Run: func(ctx context.Context, ready func()) error {
 		ready()
-		return serverstream.Follow(ctx, serverstream.Options{
-			Config: config, Path: joinapi.PathIngress, Silence: 3 * joinapi.IngressAlive, Log: n.Log,
-			Warning: "no server tells where requests for Ingresses go; they go where they went before",
-		}, func() serverstream.Reader[joinapi.IngressLine] {
-			return &reader{to: n.told, partition: partition}
-		}, func(err error) {
-			var status *serverstream.StatusError
-			if errors.As(err, &status) && status.Code == http.StatusNotFound {
-				n.Forget(partition) // its servers leave Ingresses to others
+		for {
+			if err := n.follow(ctx, config, partition); err != nil {
+				return err
 			}
-		})
+			if component.Sleep(ctx, offEvery) != nil {
+				return nil
+			}
+		}
 	}}
+}
+
+// follow follows the servers until ctx ends, or they leave Ingresses to others.
+func (n *Node) follow(ctx context.Context, config *rest.Config, partition string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return serverstream.Follow(ctx, serverstream.Options{
+		Config: config, Path: joinapi.PathIngress, Silence: 3 * joinapi.IngressAlive, Log: n.Log,
+		Warning: "no server tells where requests for Ingresses go; they go where they went before",
+	}, func() serverstream.Reader[joinapi.IngressLine] {
+		return &reader{to: n.told, partition: partition}
+	}, func(err error) {
+		var status *serverstream.StatusError
+		if errors.As(err, &status) && status.Code == http.StatusNotFound {
+			n.Forget(partition)
+			cancel()
+		}
+	})
 }
 
 // Forget forgets what a partition told.
@@ -123,11 +151,23 @@ func (n *Node) await(ctx context.Context) bool {
 
 // serve takes requests until there was no host for a while.
 func (n *Node) serve(ctx context.Context) error {
-	files, err := n.listen(ctx)
+	listeners, err := n.listen(ctx)
 	if err != nil {
 		return err
 	}
-	defer closeAll(files)
+	defer closeAll(listeners)
+	for {
+		began := time.Now()
+		err := n.serveBy(ctx, listeners)
+		if err == nil || ctx.Err() != nil || time.Since(began) < n.settles {
+			return err
+		}
+		n.Log.WithError(err).Warn("the proxy of Ingresses is started again; clients wait for it")
+	}
+}
+
+// serveBy has one child take requests until there was no host for a while, or it ends.
+func (n *Node) serveBy(stopped context.Context, listeners []*os.File) error {
 	in, out, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("starting the proxy of Ingresses: %w", err)
@@ -138,35 +178,35 @@ func (n *Node) serve(ctx context.Context) error {
 		closeAll([]*os.File{in})
 		return fmt.Errorf("starting the proxy of Ingresses: %w", err)
 	}
-	defer answers.Close() //nolint:errcheck // it is only read
-	files = append(files, answer)
-	ctx, cancel := context.WithCancel(ctx)
+	defer closeAll([]*os.File{answers, answer})
+	ctx, cancel := context.WithCancel(stopped)
 	defer cancel()
+	refuse := func() bool { return true }
+	defer func() { refuse() }()
 	args := []string{Command}
 	if n.Debug {
 		args = append(args, debugArgument)
 	}
 	process := child.Process{
 		Name: "the proxy of Ingresses", Path: "/proc/self/exe", Args: args, Env: child.Env(os.Environ()),
-		Input: in, Output: n.Output, Files: files, StopGrace: stopGrace, Log: n.Log,
+		Input: in, Output: n.Output, Files: append(slices.Clone(listeners), answer), StopGrace: stopGrace, Log: n.Log,
 		Started: func(pid int) error {
 			closeAll([]*os.File{answer}) // so that the end of the child is an end
+			// While the last requests end, nobody takes new ones: clients must not wait for it.
+			refuse = context.AfterFunc(stopped, func() { closeAll(listeners) })
 			go n.feed(ctx, out, cancel)
 			score := os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj"), []byte(outOfMemory), 0)
 			return errors.Join(score, recorded.Record(PIDFile(n.RunDir), pid))
 		},
-		Serving: func(ctx context.Context) error { return waitServing(ctx, answers) },
+		Serving: func(ctx context.Context) error { return n.waitServing(ctx, answers) },
 	}
 	return process.Run(ctx, func() { n.Log.Infof("Requests for Ingresses are taken at %s and %s", n.HTTP, n.HTTPS) })
 }
 
 // waitServing returns when the child says that it serves, or with an error when it or ctx ends.
-func waitServing(ctx context.Context, answers *os.File) error {
+func (n *Node) waitServing(ctx context.Context, answers *os.File) error {
 	said := make(chan error, 1)
-	go func() {
-		_, err := answers.Read(make([]byte, 1))
-		said <- err
-	}()
+	go n.counts.listenTo(answers, said)
 	select {
 	case err := <-said:
 		return err
@@ -210,10 +250,13 @@ func closeAll(files []*os.File) {
 func (n *Node) feed(ctx context.Context, out io.Writer, end func()) {
 	to := json.NewEncoder(out)
 	var was lines
+	var idle <-chan time.Time
 	for {
-		var idle <-chan time.Time
+		began := time.Now()
 		now, changed := n.told.current()
-		if !now.hosts() {
+		if now.hosts() {
+			idle = nil
+		} else if idle == nil { // what is told meanwhile makes it no longer
 			idle = time.After(lingers)
 		}
 		for _, line := range append(now.since(was), joinapi.IngressLine{Complete: true}) {
@@ -222,6 +265,10 @@ func (n *Node) feed(ctx context.Context, out io.Writer, end func()) {
 			}
 		}
 		was = now
+		// Everything is looked at each time: what changes without a pause must not take a processor.
+		if component.Sleep(ctx, max(minGap, gapFactor*time.Since(began))) != nil {
+			return
+		}
 		select {
 		case <-changed:
 		case <-idle:

@@ -5,9 +5,9 @@
 // runs, and the ports are taken, only while there is a host: a node without Ingresses is as one without this
 // package.
 //
-// Invariants: the listeners are this process', so clients wait while the child is replaced; the child is
-// nobody's, knows only what it is told, and ends when this process does; what was told last stays in effect
-// while no server answers; hosts are of one partition at a time.
+// Invariants: the listeners are this process', so clients wait while a child is replaced that ran for a
+// while; the child is nobody's, knows only what it is told, and ends when this process does; what was told
+// last stays in effect while no server answers; hosts are of one partition at a time.
 //
 // The wiring of agent and main's may import it. Of Kubernetes it imports client-go only.
 package ingress

@@ -2,10 +2,12 @@ package ingress
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -45,9 +47,14 @@ func Main(ctx context.Context, args []string) error {
 	if err := proxy.DropPrivileges(); err != nil {
 		return err
 	}
-	answers := os.NewFile(answersFile, "answers")
+	answers := json.NewEncoder(os.NewFile(answersFile, "answers"))
+	var mu sync.Mutex
+	say := func(a answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = answers.Encode(a) // a parent that is gone does not wait
+	}
 	return proxy.Run(ctx, proxy.Options{Lines: os.Stdin, HTTP: listeners[0], HTTPS: listeners[1], Drain: Drain,
-		Log: logrus.WithField("component", Name)}, func() {
-		_, _ = answers.Write([]byte{'.'}) // a parent that is gone does not wait
-	})
+		Report: func(all []proxy.TenantCount) { say(answer{Counts: all}) },
+		Log:    logrus.WithField("component", Name)}, func() { say(answer{}) })
 }

@@ -53,6 +53,9 @@ func newTold() *told {
 func (t *told) set(partition string, now lines) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(now) == 0 && len(t.all[partition]) == 0 {
+		return // as before
+	}
 	if t.all[partition] = now; len(now) == 0 {
 		delete(t.all, partition)
 	}

@@ -229,6 +229,13 @@ func (a *Addresses) Tenant(addr netip.Addr) string {
 	return ""
 }
 
+// Known reports whether all pods are known.
+func (a *Addresses) Known() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.synced
+}
+
 // claimsOf returns the addresses of a pod, or those that a node has in the pod
 // network: the first of its range is the tunnel's, the second the gateway's.
 func claimsOf(obj any) (key string, claims map[netip.Addr]claim) {

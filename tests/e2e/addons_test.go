@@ -231,8 +231,8 @@ func TestManifests(t *testing.T) {
 		len(list.Items) > 0 {
 		t.Errorf("disabled runtime classes: %+v, %v", list, err)
 	}
-	if r := command(t, c.host, "server", "--disable", "ingress"); r.ExitCode == 0 ||
-		!strings.Contains(r.Stderr, "ingress") || !strings.Contains(r.Stderr, "metrics-server") {
+	if r := command(t, c.host, "server", "--disable", "egress"); r.ExitCode == 0 ||
+		!strings.Contains(r.Stderr, `"egress"`) || !strings.Contains(r.Stderr, "metrics-server") {
 		t.Errorf("an unknown name: exit code %d, %s", r.ExitCode, r.Stderr)
 	}
 }

@@ -123,25 +123,25 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 	near, far := c.host.IP.String(), worker.host.IP.String()
 	ns := c.namespace(t)
 	c.runPod(t, ns, on(worker.host.Name, testboxPod("web")))
-	c.createService(t, ns, balanced("web", "web", 80))
+	c.createService(t, ns, balanced("web", "web", 83))
 	c.waitIngress(t, ns, "web", near, far)
 	for _, ip := range []string{near, far} {
-		waitFrom(t, outside, ip, 80, "/hostname", "web")
+		waitFrom(t, outside, ip, 83, "/hostname", "web")
 	}
 
 	tenant := c.makeTenant(t, "balanced")
 	tenant.runPod(t, "default", on(c.host.Name, testboxPod("mine")))
 	t.Run("a port that is taken", func(t *testing.T) {
-		c.createService(t, ns, balanced("late", "web", 80))
-		if m := c.waitRefusal(t, ns, "late", "80/TCP"); !strings.Contains(m, ns+"/web") {
+		c.createService(t, ns, balanced("late", "web", 83))
+		if m := c.waitRefusal(t, ns, "late", "83/TCP"); !strings.Contains(m, ns+"/web") {
 			t.Errorf("the event does not say by whom: %s", m)
 		}
 		c.waitIngress(t, ns, "late")
 		if err := c.client.CoreV1().Services(ns).Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		tenant.createService(t, "default", balanced("mine", "mine", 80))
-		if m := tenant.waitRefusal(t, "default", "mine", "80/TCP"); strings.Contains(m, ns) ||
+		tenant.createService(t, "default", balanced("mine", "mine", 83))
+		if m := tenant.waitRefusal(t, "default", "mine", "83/TCP"); strings.Contains(m, ns) ||
 			strings.Contains(m, "web") {
 			t.Errorf("the tenant learns of a Service of somebody else: %s", m)
 		}
@@ -169,7 +169,7 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 			return wantNotFound(err)
 		})
 		tenant.waitIngress(t, "default", "mine", near, far)
-		waitFrom(t, outside, far, 80, "/hostname", "mine")
+		waitFrom(t, outside, far, 83, "/hostname", "mine")
 	})
 	t.Run("a port of the node by a change", func(t *testing.T) {
 		mine, err := tenant.client.CoreV1().Services("default").Get(t.Context(), "mine", metav1.GetOptions{})

@@ -39,6 +39,11 @@ func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.Ingre
 		return r.empty(id)
 	}
 	if r.backends[id] == nil {
+		if len(r.backends) >= mostBackends {
+			r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
+				"the rest has no endpoints", mostBackends)
+			return r.empty(ingress.Namespace + "/:")
+		}
 		r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocolOf(port),
 			Endpoints: r.ready(r.endpoints(ingress.Namespace, name), port.Name)}
 	}
@@ -126,7 +131,9 @@ func (r *resolver) ready(slicesOf []*discoveryv1.EndpointSlice, port string) []n
 	}
 	slices.SortFunc(now, netip.AddrPort.Compare)
 	now = slices.Compact(now)
-	return now[:min(len(now), mostEndpoints)]
+	now = now[:min(len(now), mostEndpoints, mostOfAll-r.all)]
+	r.all += len(now)
+	return now
 }
 
 // numberOf is that of a port of the name in a slice, 0 if it has none.

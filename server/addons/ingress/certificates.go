@@ -21,6 +21,25 @@ const (
 	mostRSA = 4096
 )
 
+// parsed is what a Secret has: a certificate, or why that is of no use. Reading one takes a millisecond.
+type parsed struct {
+	secret      *corev1.Secret
+	certificate *joinapi.IngressCertificate
+	why         string
+}
+
+// parsedOf reads a Secret, which may be nil.
+func parsedOf(secret *corev1.Secret) parsed {
+	if secret == nil {
+		return parsed{why: fmt.Sprintf("there is none of type %s", corev1.SecretTypeTLS)}
+	}
+	certificate, err := certificateOf(secret)
+	if err != nil {
+		return parsed{secret: secret, why: err.Error()}
+	}
+	return parsed{secret: secret, certificate: certificate}
+}
+
 // certificateOf reads a certificate from a Secret.
 func certificateOf(secret *corev1.Secret) (*joinapi.IngressCertificate, error) {
 	chain, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]

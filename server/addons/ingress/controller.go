@@ -1,9 +1,11 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
@@ -29,8 +33,10 @@ const (
 	// round takes long.
 	minGap    = 20 * time.Millisecond
 	gapFactor = 4
-	// strangersEvery is how soon a space is looked at again of whose endpoints an address was no pod's.
-	strangersEvery = time.Second
+	// restFactor is how many times longer than it took to resolve a space others come first.
+	restFactor = 10
+	// ownersEvery is how often endpoints are compared with whose pods have their addresses.
+	ownersEvery = time.Second
 )
 
 // Tenants know what spec.hosts of tenants say.
@@ -42,16 +48,22 @@ type Tenants interface {
 
 // Options is what a Controller works with.
 type Options struct {
-	// Client has all rights, in all spaces.
-	Client kubernetes.Interface
+	// Client has all rights, in all spaces. Writer is one for what is written, without a bound of requests a
+	// second; Client if it is nil.
+	Client, Writer kubernetes.Interface
 	// Pool is where informers share what they keep with others.
 	Pool    *interning.Pool
 	Tenants Tenants
 	// Partition is that of the Ingresses. It has the nodes without a label that says otherwise.
 	Partition string
-	// Owner is whose an address of the pod network is, "" for nobody's.
+	// Owner is whose an address of the pod network is, "" for nobody's, and Owned whether that of all is known;
+	// nil means that it is.
 	Owner func(netip.Addr) string
-	Log   *logrus.Entry
+	Owned func() bool
+	// Keep is how long a host stays with a space that names it no more, as while an Ingress is replaced: a minute if
+	// it is 0.
+	Keep time.Duration
+	Log  *logrus.Entry
 }
 
 // Controller knows where requests go.
@@ -64,6 +76,8 @@ type Controller struct {
 	classes map[string]bool
 	spaces  map[string]*contents
 	dirty   map[string]bool
+	rests   map[string]time.Time // until when others come first
+	now     string               // the space that is being resolved
 	policy  *policy
 	holders *holders
 	results map[string]*result
@@ -81,6 +95,13 @@ func New(o Options) *Controller {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
+	if o.Writer == nil {
+		o.Writer = o.Client
+	}
+	if o.Owned == nil {
+		o.Owned = func() bool { return true }
+	}
+	o.Keep = cmp.Or(o.Keep, keptFor)
 	c := &Controller{Options: o, wake: make(chan struct{}, 1)}
 	c.reset()
 	return c
@@ -93,6 +114,7 @@ func (c *Controller) reset() {
 	c.told.end()
 	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
 	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
+	c.rests, c.now = map[string]time.Time{}, ""
 	c.objects, c.nodes, c.told = objects{}, newTakers(), newPublished()
 }
 
@@ -129,18 +151,17 @@ func (c *Controller) any() bool {
 	return false
 }
 
-// round resolves the spaces in which something changed, one after the other.
-func (c *Controller) round() {
-	c.mu.Lock()
-	dirty := c.dirty
-	c.dirty = map[string]bool{}
-	c.mu.Unlock()
+// round resolves the spaces in which something changed, one after the other, and says how long others rest, 0 if
+// there are none.
+func (c *Controller) round() (again time.Duration) {
+	if !c.Owned() {
+		return ownersEvery // what is known of endpoints stays
+	}
+	dirty, again := c.take()
 	for tenant := range dirty {
+		began := time.Now()
 		r := resolve(c.view(tenant))
-		c.publish(tenant, r)
-		if r.strangers {
-			time.AfterFunc(strangersEvery, func() { c.touch(tenant) })
-		}
+		c.publish(tenant, r, time.Now().Add(restFactor*time.Since(began)))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,22 +169,70 @@ func (c *Controller) round() {
 		c.known = true
 		c.lookAtAll()
 	}
+	return again
 }
 
-// touch has a space resolved again.
-func (c *Controller) touch(tenant string) {
+// take are the spaces to be resolved now.
+func (c *Controller) take() (dirty map[string]bool, again time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dirty[tenant] = true
-	c.mark()
+	dirty, c.dirty = c.dirty, map[string]bool{}
+	for tenant := range dirty {
+		wait := time.Until(c.rests[tenant])
+		if wait <= 0 {
+			delete(c.rests, tenant)
+			continue
+		}
+		delete(dirty, tenant)
+		if c.dirty[tenant] = true; again == 0 || wait < again {
+			again = wait
+		}
+	}
+	return dirty, again
+}
+
+// checkOwners has those spaces resolved again of whose endpoints one has become their pod's, or is no more: who
+// writes an EndpointSlice by hand need not take out the address of a pod that is gone.
+func (c *Controller) checkOwners() {
+	if !c.Owned() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for tenant, r := range c.results {
+		lost := func(e netip.AddrPort) bool { return !space.IsSystem(tenant) && c.Owner(e.Addr()) != tenant }
+		changed := r.strangers
+		for _, b := range r.backends {
+			changed = changed || slices.ContainsFunc(b.Endpoints, lost)
+		}
+		if changed {
+			c.dirty[tenant] = true
+			c.mark()
+		}
+	}
+}
+
+// repeat does something again and again until ctx ends.
+func repeat(ctx context.Context, every time.Duration, do func()) {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			do()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // view returns what a space is resolved from.
 func (c *Controller) view(tenant string) view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.now = tenant
 	v := view{tenant: tenant, service: c.objects.service, endpoints: c.objects.endpoints,
-		certificate: c.objects.certificate,
+		secret: c.objects.secret,
 		refuse: func(host string) string {
 			return c.locked(func() string { return c.policy.refuse(tenant, host) })
 		},
@@ -174,6 +243,9 @@ func (c *Controller) view(tenant string) view {
 			return c.locked(func() string { return c.holders.holder(host) }) == tenant
 		},
 		owns: func(addr netip.Addr) bool { return c.Owner(addr) == tenant },
+	}
+	if was := c.results[tenant]; was != nil {
+		v.parsed = was.parsed
 	}
 	if of := c.spaces[tenant]; of != nil {
 		for _, ingress := range *of {
@@ -191,13 +263,15 @@ func (c *Controller) locked(f func() string) string {
 	return f()
 }
 
-// publish hands what became of a space to the watches, and to the leader.
-func (c *Controller) publish(tenant string, r *result) {
+// publish hands what became of a space, which rests now, to the watches and to the leader.
+func (c *Controller) publish(tenant string, r *result, rests time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.results[tenant]
-	if c.results[tenant] = r; len(r.wants) == 0 && len(r.problems) == 0 {
+	c.results[tenant], c.rests[tenant], c.now = r, rests, ""
+	if len(r.wants) == 0 && len(r.problems) == 0 {
 		delete(c.results, tenant)
+		delete(c.rests, tenant)
 	}
 	c.told.replace(was, r)
 	if c.leader != nil {
@@ -214,7 +288,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer first.Shutdown()
 	defer rest.shutdown()
 	defer cancel() // before Shutdown, which waits for the informers
-	synced, err := c.observeIngresses(first)
+	o := observer{c}
+	synced, err := o.observeIngresses(first)
 	if err != nil {
 		return fmt.Errorf("watching Ingresses: %w", err)
 	}
@@ -226,6 +301,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for !c.any() {
 		c.mu.Lock()
 		c.known = true
+		c.lookAtAll() // of those without there may be something written down
 		c.mu.Unlock()
 		select {
 		case <-c.wake:
@@ -236,29 +312,42 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.known = false
 	c.mu.Unlock()
-	if synced, err = c.observeRest(rest); err != nil {
+	if synced, err = o.observeRest(rest); err != nil {
 		return fmt.Errorf("watching what Ingresses depend on: %w", err)
 	}
 	rest.start(ctx)
 	if !await(ctx, synced) {
 		return nil
 	}
-	stop, ok := c.Tenants.FollowHosts(ctx, c.hosts)
+	stop, ok := c.Tenants.FollowHosts(ctx, o.hosts)
 	if !ok {
 		return nil
 	}
 	defer stop()
+	for !c.Owned() { // or tenants' endpoints would be nobody's
+		if component.Sleep(ctx, minGap) != nil {
+			return nil
+		}
+	}
 	c.begin(rest)
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() { repeat(ctx, ownersEvery, c.checkOwners) })
 	for {
 		began := time.Now()
-		c.round()
+		again := c.round()
 		select {
 		case <-time.After(max(minGap, gapFactor*time.Since(began))):
 		case <-ctx.Done():
 			return nil
 		}
+		var rested <-chan time.Time
+		if again > 0 {
+			rested = time.After(again)
+		}
 		select {
 		case <-c.wake:
+		case <-rested:
 		case <-ctx.Done():
 			return nil
 		}
@@ -273,7 +362,6 @@ func (c *Controller) begin(rest *restFactories) {
 	for tenant := range c.spaces {
 		c.dirty[tenant] = true
 	}
-	c.nodes.choose(c.Partition)
-	c.told.all()
+	c.told.look(c.nodes.choose(c.Partition))
 	c.mark()
 }

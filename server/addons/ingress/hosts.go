@@ -132,8 +132,10 @@ const mostNamed = 10
 
 // hostsOf are the hosts of an Ingress, each once.
 func hostsOf(ingress *networkingv1.Ingress) (out []string) {
+	seen := map[string]bool{}
 	for i := range ingress.Spec.Rules {
-		if host := ingress.Spec.Rules[i].Host; !slices.Contains(out, host) {
+		if host := ingress.Spec.Rules[i].Host; !seen[host] {
+			seen[host] = true
 			out = append(out, host)
 		}
 	}

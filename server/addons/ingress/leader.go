@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,13 @@ import (
 const (
 	// statusWorkers write statuses at a time. One writes claims: what is free is free for one.
 	statusWorkers = 4
+	// keptFor is how long a host stays with a space that names it no more.
+	keptFor = 30 * time.Second
+	// addressesGap is how long a change of nodes waits for others.
+	addressesGap = time.Second
+	// storedWithin is how long it takes at most to write down who has what: who leads after that begins with
+	// what is written.
+	storedWithin = 5 * time.Second
 	// claimsGap is the shortest time between two changes of what one space has.
 	claimsGap             = time.Second
 	firstRetry, lastRetry = 200 * time.Millisecond, time.Minute
@@ -37,10 +45,14 @@ type Leader struct {
 	claims, statuses workqueue.TypedRateLimitingInterface[string]
 	events           record.EventRecorder
 
+	// written are the spaces that had something written down at the start: there may be no Ingress of some.
+	written []string
+
 	// What follows is of the worker of claims.
 	held    *holders
 	version map[string]string // of what is stored, by tenant
 	wrote   map[string]time.Time
+	left    map[string]map[string]time.Time // since when a host is not named any more, by tenant
 
 	mu   sync.Mutex
 	told map[string]map[types.UID]string // the last Events about the Ingresses of a space
@@ -55,25 +67,25 @@ func (c *Controller) Leader() component.Component {
 }
 
 func (c *Controller) lead(ctx context.Context) error {
-	w := writer{c.Client, c.Log}
+	w := writer{c.Writer, c.Log}
 	if err := w.ensureClass(ctx); err != nil {
 		return err
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Writer.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	queue := func() workqueue.TypedRateLimitingInterface[string] {
 		return workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 	}
-	l := &Leader{writer: w, c: c, claims: queue(), statuses: queue(), version: map[string]string{},
-		wrote:  map[string]time.Time{},
+	l := &Leader{writer: w, c: c, claims: queue(), statuses: queue(), wrote: map[string]time.Time{},
+		left:   map[string]map[string]time.Time{},
 		told:   map[string]map[types.UID]string{},
 		events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
 	if err := l.read(ctx); err != nil {
 		return err
 	}
-	written := slices.Collect(maps.Keys(l.held.by)) // by now there may be no Ingress of some
+	l.written = slices.Collect(maps.Keys(l.held.by))
 	var working sync.WaitGroup
 	defer working.Wait()
 	defer l.claims.ShutDown()
@@ -84,30 +96,43 @@ func (c *Controller) lead(ctx context.Context) error {
 	for range statusWorkers {
 		working.Go(func() { l.work(ctx, l.statuses, l.status) })
 	}
-	c.follow(l, written)
-	defer c.follow(nil, nil)
+	c.follow(l)
+	defer c.follow(nil)
 	<-ctx.Done()
 	return nil
 }
 
 // follow has a leader look at everything, and at what changes from now on.
-func (c *Controller) follow(l *Leader, written []string) {
+func (c *Controller) follow(l *Leader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leader = l
-	for _, tenant := range written {
-		l.look(tenant)
-	}
 	c.lookAtAll()
 }
 
-// lookAtAll has the leader look at every space. c.mu is held.
+// lookAtAll has the leader look at every space, those that have hosts without an Ingress too. c.mu is held.
 func (c *Controller) lookAtAll() {
 	if c.leader == nil {
 		return
 	}
 	for tenant := range c.results {
 		c.leader.look(tenant)
+	}
+	for tenant := range c.holders.by {
+		c.leader.look(tenant)
+	}
+	for _, tenant := range c.leader.written {
+		c.leader.look(tenant)
+	}
+}
+
+// addressesChanged has the leader write the addresses of nodes everywhere, soon. c.mu is held.
+func (c *Controller) addressesChanged() {
+	if c.leader == nil {
+		return
+	}
+	for tenant := range c.results {
+		c.leader.statuses.AddAfter(tenant, addressesGap)
 	}
 }
 
@@ -124,7 +149,7 @@ func (l *Leader) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing which spaces have hosts: %w", err)
 	}
-	l.held = newHolders()
+	l.held, l.version = newHolders(), map[string]string{}
 	for i := range all.Items {
 		if tenant, now := claimsIn(&all.Items[i]); tenant != "" {
 			l.held.set(tenant, now)
@@ -162,10 +187,18 @@ func (l *Leader) claim(ctx context.Context, tenant string) error {
 		return nil
 	}
 	now := time.Now()
-	next, changed := l.next(tenant, now)
+	next, changed, seen := l.next(tenant, now)
 	if !changed {
 		delete(l.wrote, tenant)
-		return nil
+		if seen {
+			return nil
+		}
+		l.claims.AddAfter(tenant, claimsGap) // somebody else wrote, or the watch is late
+		err := l.read(ctx)
+		l.c.mu.Lock()
+		defer l.c.mu.Unlock()
+		l.c.lookAtAll() // others may get what it had
+		return err
 	}
 	version, err := l.store(ctx, tenant, next)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
@@ -179,27 +212,57 @@ func (l *Leader) claim(ctx context.Context, tenant string) error {
 	l.version[tenant], l.wrote[tenant] = version, now
 	l.claims.AddAfter(tenant, claimsGap) // forgets wrote
 	if freed := l.held.set(tenant, next); len(freed) > 0 {
-		l.contested()
+		l.contested(freed)
 	}
 	return nil
 }
 
-// next is what a space has from now on.
-func (l *Leader) next(tenant string, now time.Time) (claims, bool) {
+// next is what a space has from now on. seen says that it has been seen to have what it has now.
+func (l *Leader) next(tenant string, now time.Time) (out claims, changed, seen bool) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	if !l.c.known {
-		return nil, false // nobody knows what it wants
+	if !l.c.known || !slices.Contains(slices.Collect(maps.Values(l.c.classes)), true) {
+		return nil, false, true // nobody knows what it wants; or its class is being replaced
 	}
 	var wants []string
 	if r := l.c.results[tenant]; r != nil {
 		wants = r.wants
 	}
-	return l.held.next(tenant, wants, l.c.policy, now)
+	wants = append(slices.Clone(wants), l.lingering(tenant, wants, now)...)
+	out, changed = l.held.next(tenant, wants, l.c.policy, now)
+	watching := l.c.objects.services != nil
+	return out, changed, !watching || maps.EqualFunc(l.held.by[tenant], l.c.holders.by[tenant], time.Time.Equal)
+}
+
+// lingering are the hosts that a space names no more since a moment. l.c.mu is held.
+func (l *Leader) lingering(tenant string, wants []string, now time.Time) (out []string) {
+	left, named := map[string]time.Time{}, map[string]bool{}
+	for _, host := range wants {
+		named[host] = true
+	}
+	for host := range l.held.by[tenant] {
+		if named[host] || l.c.policy.refuse(tenant, host) != "" {
+			continue
+		}
+		since, ok := l.left[tenant][host]
+		if !ok {
+			since = now
+			l.claims.AddAfter(tenant, l.c.Keep+claimsGap)
+		}
+		if left[host] = since; now.Sub(since) < l.c.Keep {
+			out = append(out, host)
+		}
+	}
+	if l.left[tenant] = left; len(left) == 0 {
+		delete(l.left, tenant)
+	}
+	return out
 }
 
 // store writes down what a space has, and returns the version of it, "" for nothing.
 func (l *Leader) store(ctx context.Context, tenant string, next claims) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, storedWithin)
+	defer cancel()
 	client, had := l.client.CoreV1().ConfigMaps(claimsNamespace), l.version[tenant]
 	wanted := next.stored(tenant, had)
 	var stored *corev1.ConfigMap
@@ -223,12 +286,12 @@ func (l *Leader) store(ctx context.Context, tenant string, next claims) (string,
 	return stored.ResourceVersion, nil
 }
 
-// contested has the leader look at the spaces that wanted a host which was another's.
-func (l *Leader) contested() {
+// contested has the leader look at the spaces that wanted one of the hosts, which was another's.
+func (l *Leader) contested(freed []string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	for tenant, r := range l.c.results {
-		if r.contested {
+		if r.waitsFor(freed) {
 			l.claims.Add(tenant)
 		}
 	}
@@ -238,16 +301,26 @@ func (l *Leader) contested() {
 func (l *Leader) status(ctx context.Context, tenant string) error {
 	l.c.mu.Lock()
 	r, addresses := l.c.results[tenant], l.c.nodes.addresses()
-	var ingresses []*networkingv1.Ingress
-	if of := l.c.spaces[tenant]; of != nil && r != nil && l.c.known {
+	if r == nil {
+		r = &result{}
+	}
+	var ingresses, left []*networkingv1.Ingress
+	if of := l.c.spaces[tenant]; of != nil && l.c.known {
 		for _, key := range slices.Sorted(maps.Keys(*of)) {
-			if ingress := (*of)[key]; isOf(l.c.classes, ingress) {
+			switch ingress := (*of)[key]; {
+			case isOf(l.c.classes, ingress):
 				ingresses = append(ingresses, ingress)
+			case l.c.nodes.has(ingress.Status.LoadBalancer.Ingress) && l.gave(ingress.UID, tenant):
+				left = append(left, ingress)
 			}
 		}
 	}
 	l.c.mu.Unlock()
 	told := map[types.UID]string{}
+	var errs []error
+	for _, ingress := range left { // for another controller, or for none
+		errs = append(errs, l.writeStatus(ctx, ingress, nil))
+	}
 	for _, ingress := range ingresses {
 		key := ingressKey(ingress)
 		wanted, problems := addresses, r.problems[key]
@@ -258,9 +331,7 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 			problems = append(slices.Clone(problems), problem{"NoAddress",
 				"no node takes requests: none is ready, or Services of type LoadBalancer have port 80 or 443 of all"})
 		}
-		if err := l.writeStatus(ctx, ingress, wanted); err != nil {
-			return err
-		}
+		errs = append(errs, l.writeStatus(ctx, ingress, wanted))
 		said := fmt.Sprint(problems)
 		if told[ingress.UID] = said; len(problems) > 0 && !l.knows(tenant, ingress.UID, said) {
 			l.tell(ingress, problems)
@@ -271,7 +342,15 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 	if l.told[tenant] = told; len(told) == 0 {
 		delete(l.told, tenant)
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// gave reports whether an Ingress was looked at as one of this class.
+func (l *Leader) gave(uid types.UID, tenant string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, is := l.told[tenant][uid]
+	return is
 }
 
 // knows reports whether Events said that of an Ingress last.

@@ -5,9 +5,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 )
+
+// mostAddresses is how many a status has: each Ingress has them, and is written when they change.
+const mostAddresses = 64
 
 // takers are the nodes that take requests: those that are for Services of type LoadBalancer.
 type takers struct {
@@ -34,8 +38,9 @@ func (t *takers) set(node *corev1.Node, deleted bool) bool {
 		(was.DeletionTimestamp == nil) != (node.DeletionTimestamp == nil)
 }
 
-// choose finds out which of them take requests for a partition.
-func (t *takers) choose(partition string) {
+// choose finds out which of them take requests for a partition, and returns those that did not or do no more.
+func (t *takers) choose(partition string) (changed map[string]bool) {
+	was := t.pool
 	all := make([]*corev1.Node, 0, len(t.all))
 	for _, node := range t.all {
 		all = append(all, node)
@@ -44,6 +49,18 @@ func (t *takers) choose(partition string) {
 	for _, node := range servicelb.Nodes(all, partition) {
 		t.pool[node.Name] = node
 	}
+	changed = map[string]bool{}
+	for name := range t.all {
+		if (was[name] == nil) != (t.pool[name] == nil) {
+			changed[name] = true
+		}
+	}
+	for name := range was {
+		if t.pool[name] == nil {
+			changed[name] = true
+		}
+	}
+	return changed
 }
 
 // take takes over the addresses whose requests a Service gets, and reports whether that is news.
@@ -55,6 +72,18 @@ func (t *takers) take(service string, addresses []string) bool {
 		delete(t.taken, service)
 	}
 	return true
+}
+
+// has reports whether there are addresses in a status, and all of them are of nodes.
+func (t *takers) has(status []networkingv1.IngressLoadBalancerIngress) bool {
+	return len(status) > 0 && !slices.ContainsFunc(status, func(at networkingv1.IngressLoadBalancerIngress) bool {
+		for _, node := range t.all {
+			if slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == at.IP }) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // addresses are those at which requests are taken now.
@@ -70,5 +99,5 @@ func (t *takers) addresses() []corev1.LoadBalancerIngress {
 			out = append(out, at)
 		}
 	}
-	return out
+	return out[:min(len(out), mostAddresses)]
 }

@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +11,11 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/space"
 )
+
+// observer takes over what is there and what changes.
+type observer struct{ *Controller }
 
 // restFactories are those of what Ingresses depend on.
 type restFactories struct {
@@ -81,16 +82,16 @@ func observe[T any](c *Controller, informer cache.SharedIndexInformer, see func(
 	return handler.HasSynced, nil
 }
 
-func (c *Controller) observeIngresses(f informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
-	classes, err := observe(c, f.Networking().V1().IngressClasses().Informer(), c.seeClass)
+func (c observer) observeIngresses(f informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
+	classes, err := observe(c.Controller, f.Networking().V1().IngressClasses().Informer(), c.seeClass)
 	if err != nil {
 		return nil, err
 	}
-	ingresses, err := observe(c, f.Networking().V1().Ingresses().Informer(), c.seeIngress)
+	ingresses, err := observe(c.Controller, f.Networking().V1().Ingresses().Informer(), c.seeIngress)
 	return []cache.InformerSynced{classes, ingresses}, err
 }
 
-func (c *Controller) seeClass(class *networkingv1.IngressClass, deleted bool) {
+func (c observer) seeClass(class *networkingv1.IngressClass, deleted bool) {
 	ours := !deleted && class.Spec.Controller == ControllerName
 	if c.classes[class.Name] == ours {
 		return
@@ -102,7 +103,7 @@ func (c *Controller) seeClass(class *networkingv1.IngressClass, deleted bool) {
 	c.mark()
 }
 
-func (c *Controller) seeIngress(ingress *networkingv1.Ingress, deleted bool) {
+func (c observer) seeIngress(ingress *networkingv1.Ingress, deleted bool) {
 	tenant := space.OfNamespace(ingress.Namespace)
 	of := c.spaces[tenant]
 	if of == nil {
@@ -130,30 +131,26 @@ func same(a, b *networkingv1.Ingress) bool {
 	return a.UID == b.UID && reflect.DeepEqual(a.Spec, b.Spec)
 }
 
-func (c *Controller) observeRest(f *restFactories) (synced []cache.InformerSynced, err error) {
+func (c observer) observeRest(f *restFactories) (synced []cache.InformerSynced, err error) {
 	slices := f.all.Discovery().V1().EndpointSlices().Informer()
 	if err = slices.AddIndexers(cache.Indexers{bySlice: serviceOf}); err != nil {
 		return nil, err
 	}
 	for _, add := range []func() (cache.InformerSynced, error){
 		func() (cache.InformerSynced, error) {
-			return observe(c, f.all.Core().V1().Services().Informer(), c.seeService)
+			return observe(c.Controller, f.all.Core().V1().Services().Informer(), c.seeService)
 		},
+		func() (cache.InformerSynced, error) { return c.observeSlices(slices) },
 		func() (cache.InformerSynced, error) {
-			return observe(c, slices, func(s *discoveryv1.EndpointSlice, _ bool) {
-				c.uses(object{kindService, s.Namespace, s.Labels[discoveryv1.LabelServiceName]})
-			})
-		},
-		func() (cache.InformerSynced, error) {
-			return observe(c, f.secrets.Core().V1().Secrets().Informer(), func(s *corev1.Secret, _ bool) {
+			return observe(c.Controller, f.secrets.Core().V1().Secrets().Informer(), func(s *corev1.Secret, _ bool) {
 				c.uses(object{kindSecret, s.Namespace, s.Name})
 			})
 		},
 		func() (cache.InformerSynced, error) {
-			return observe(c, f.all.Core().V1().Nodes().Informer(), c.seeNode)
+			return observe(c.Controller, f.all.Core().V1().Nodes().Informer(), c.seeNode)
 		},
 		func() (cache.InformerSynced, error) {
-			return observe(c, f.claims.Core().V1().ConfigMaps().Informer(), c.seeClaims)
+			return observe(c.Controller, f.claims.Core().V1().ConfigMaps().Informer(), c.seeClaims)
 		},
 	} {
 		one, err := add()
@@ -165,17 +162,43 @@ func (c *Controller) observeRest(f *restFactories) (synced []cache.InformerSynce
 	return synced, nil
 }
 
+// observeSlices looks at what a slice was, too: one that is another Service's now has left the first.
+func (c observer) observeSlices(informer cache.SharedIndexInformer) (cache.InformerSynced, error) {
+	see := func(obj any) {
+		if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = t.Obj
+		}
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			c.uses(object{kindService, s.Namespace, s.Labels[discoveryv1.LabelServiceName]})
+		}
+	}
+	call := func(objects ...any) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, obj := range objects {
+			see(obj)
+		}
+	}
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { call(obj) },
+		UpdateFunc: func(was, now any) { call(was, now) }, DeleteFunc: func(obj any) { call(obj) }})
+	if err != nil {
+		return nil, err
+	}
+	return handler.HasSynced, nil
+}
+
 // uses has the space of an object resolved again if Ingresses depend on it.
-func (c *Controller) uses(o object) {
+func (c observer) uses(o object) {
 	tenant := space.OfNamespace(o.namespace)
-	if r := c.results[tenant]; r == nil || !r.uses[o] {
+	// What is being resolved may have been read already.
+	if r := c.results[tenant]; c.now != tenant && (r == nil || !r.uses[o]) {
 		return
 	}
 	c.dirty[tenant] = true
 	c.mark()
 }
 
-func (c *Controller) seeService(service *corev1.Service, deleted bool) {
+func (c observer) seeService(service *corev1.Service, deleted bool) {
 	c.uses(object{kindService, service.Namespace, service.Name})
 	var taken []string
 	if !deleted {
@@ -184,20 +207,19 @@ func (c *Controller) seeService(service *corev1.Service, deleted bool) {
 		}
 	}
 	if c.nodes.take(service.Namespace+"/"+service.Name, taken) {
-		c.lookAtAll()
+		c.addressesChanged()
 	}
 }
 
-func (c *Controller) seeNode(node *corev1.Node, deleted bool) {
+func (c observer) seeNode(node *corev1.Node, deleted bool) {
 	if c.nodes.set(node, deleted) {
-		c.nodes.choose(c.Partition)
-		c.told.all()
-		c.lookAtAll()
+		c.told.look(c.nodes.choose(c.Partition))
+		c.addressesChanged()
 	}
 }
 
 // seeClaims takes over which hosts a space has.
-func (c *Controller) seeClaims(stored *corev1.ConfigMap, deleted bool) {
+func (c observer) seeClaims(stored *corev1.ConfigMap, deleted bool) {
 	tenant, now := claimsIn(stored)
 	if tenant == "" {
 		return
@@ -206,16 +228,16 @@ func (c *Controller) seeClaims(stored *corev1.ConfigMap, deleted bool) {
 		now = nil
 	}
 	if freed := c.holders.set(tenant, now); len(freed) > 0 {
-		c.contested()
+		c.contested(freed)
 	}
 	c.dirty[tenant] = true
 	c.mark()
 }
 
-// contested has the spaces resolved again that wanted a host which was another's.
-func (c *Controller) contested() {
+// contested has the spaces resolved again that wanted one of the hosts, which was another's.
+func (c observer) contested(freed []string) {
 	for tenant, r := range c.results {
-		if r.contested {
+		if r.waitsFor(freed) {
 			c.dirty[tenant] = true
 		}
 	}
@@ -223,7 +245,7 @@ func (c *Controller) contested() {
 }
 
 // hosts takes over what spec.hosts of a tenant says. It can decide on what others have, too.
-func (c *Controller) hosts(tenant string, hosts []string) {
+func (c observer) hosts(tenant string, hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.policy.set(tenant, hosts) {
@@ -277,14 +299,6 @@ func (o objects) endpoints(namespace, service string) (out []*discoveryv1.Endpoi
 	return out
 }
 
-func (o objects) certificate(namespace, name string) (*joinapi.IngressCertificate, string) {
-	secret := find[corev1.Secret](o.secrets, namespace, name)
-	if secret == nil {
-		return nil, fmt.Sprintf("there is none of type %s", corev1.SecretTypeTLS)
-	}
-	out, err := certificateOf(secret)
-	if err != nil {
-		return nil, err.Error()
-	}
-	return out, ""
+func (o objects) secret(namespace, name string) *corev1.Secret {
+	return find[corev1.Secret](o.secrets, namespace, name)
 }

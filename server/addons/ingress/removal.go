@@ -14,7 +14,8 @@ import (
 // Removal takes back once, where Ingresses are turned off, what the Leader wrote: addresses that
 // take no requests any more, the class that would be the default of new Ingresses, and who has which host.
 func Removal(o Options) component.Component {
-	w := writer{o.Client, o.Log}
+	o = New(o).Options
+	w := writer{o.Writer, o.Log}
 	return component.Component{Name: Name + "-removal", Run: func(ctx context.Context, ready func()) error {
 		if err := w.takeBack(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -49,17 +50,23 @@ func (w writer) takeBack(ctx context.Context) error {
 			errs = append(errs, w.writeStatus(ctx, ingress, nil))
 		}
 	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	gone := func(what string, err error) error {
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("deleting %s: %w", what, err)
 	}
-	if ours[ClassName] {
-		errs = append(errs, gone("the IngressClass", w.client.NetworkingV1().IngressClasses().
-			Delete(ctx, ClassName, metav1.DeleteOptions{})))
+	if err := gone("which spaces have hosts", w.client.CoreV1().ConfigMaps(claimsNamespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: claimsLabel})); err != nil {
+		return err
 	}
-	errs = append(errs, gone("which spaces have hosts", w.client.CoreV1().ConfigMaps(claimsNamespace).
-		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: claimsLabel})))
-	return errors.Join(errs...)
+	if !ours[ClassName] {
+		return nil
+	}
+	// It is the last one, as without it nothing here is known to be ours.
+	return gone("the IngressClass", w.client.NetworkingV1().IngressClasses().
+		Delete(ctx, ClassName, metav1.DeleteOptions{}))
 }

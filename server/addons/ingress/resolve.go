@@ -3,6 +3,7 @@ package ingress
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,7 +19,12 @@ import (
 const (
 	mostHosts     = 2000
 	mostPaths     = 20000
-	mostEndpoints = 1000 // of a port of a Service
+	mostBackends  = 4000
+	mostEndpoints = 1000    // of a port of a Service
+	mostOfAll     = 20000   // of all of them
+	mostEntries   = 2000    // of spec.tls
+	mostBytes     = 8 << 20 // of certificates and keys
+	mostProblems  = 20      // that are said of an Ingress
 )
 
 // Reasons of Events.
@@ -37,8 +43,9 @@ type view struct {
 	ingresses []*networkingv1.Ingress
 	service   func(namespace, name string) *corev1.Service
 	endpoints func(namespace, service string) []*discoveryv1.EndpointSlice
-	// certificate is what is in a Secret, or why it is none.
-	certificate func(namespace, name string) (*joinapi.IngressCertificate, string)
+	secret    func(namespace, name string) *corev1.Secret
+	// parsed are the certificates of the Secrets as they were last time.
+	parsed map[object]parsed
 	// refuse says why the space may not have a host, taken who has it; both are empty if it may have it.
 	refuse func(host string) string
 	taken  func(host string) string
@@ -65,8 +72,10 @@ type result struct {
 	uses map[object]bool
 	// strangers says that endpoints were left out, as their addresses are of no pod of the space so far.
 	strangers bool
-	// contested says that a host was another's.
-	contested bool
+	// taken are the hosts that are another's.
+	taken map[string]bool
+	// parsed are the certificates of the Secrets of spec.tls.
+	parsed map[object]parsed
 }
 
 // object names a Service or a Secret.
@@ -82,21 +91,49 @@ type resolver struct {
 	*result
 	paths map[string]map[joinapi.IngressPath]bool // by host, without backends
 	count int
+	said  map[string]map[problem]bool // what is in problems
+	// waiting are the Ingresses with hosts that the space might have and does not, and held is how many it has.
+	waiting []*networkingv1.Ingress
+	held    int
+	// endpoints, entries and bytes are how many there are.
+	all, entries, bytes int
+}
+
+// waitsFor reports whether the space wants one of the hosts, which was another's, or one below it.
+func (r *result) waitsFor(freed []string) bool {
+	return slices.ContainsFunc(freed, func(host string) bool {
+		if r.taken[host] {
+			return true
+		}
+		for taken := range r.taken {
+			if wildcardOver(taken) == host {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // resolve says what becomes of a space.
 func resolve(v view) *result {
-	r := &resolver{view: v, paths: map[string]map[joinapi.IngressPath]bool{}, result: &result{
-		hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
+	r := &resolver{view: v, paths: map[string]map[joinapi.IngressPath]bool{},
+		said: map[string]map[problem]bool{}}
+	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
 		certificates: map[string]*joinapi.IngressCertificate{}, served: map[string]bool{},
-		problems: map[string][]problem{}, uses: map[object]bool{},
-	}}
+		problems: map[string][]problem{}, uses: map[object]bool{}, parsed: map[object]parsed{},
+		taken: map[string]bool{}}
 	// Where two say the same, the older one has it.
 	slices.SortFunc(r.ingresses, func(a, b *networkingv1.Ingress) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(ingressKey(a), ingressKey(b)))
 	})
 	for _, ingress := range r.ingresses {
 		r.ingress(ingress)
+	}
+	if r.held >= mostHosts {
+		for _, ingress := range r.waiting {
+			r.say(ingress, reasonBounds, "the Ingresses of this space have more than %d hosts together; the rest is "+
+				"left out", mostHosts)
+		}
 	}
 	for _, host := range r.hosts {
 		slices.SortFunc(host.Paths, byPrecedence)
@@ -121,7 +158,11 @@ func ingressKey(ingress *networkingv1.Ingress) string { return ingress.Namespace
 // say takes note of a problem.
 func (r *resolver) say(ingress *networkingv1.Ingress, reason, format string, args ...any) {
 	key, p := ingressKey(ingress), problem{reason, fmt.Sprintf(format, args...)}
-	if !slices.Contains(r.problems[key], p) {
+	if r.said[key] == nil {
+		r.said[key] = map[problem]bool{}
+	}
+	if !r.said[key][p] && len(r.problems[key]) < mostProblems {
+		r.said[key][p] = true
 		r.problems[key] = append(r.problems[key], p)
 	}
 }
@@ -133,14 +174,18 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 			r.say(ingress, reasonHost, "no requests for %s are taken: %s", spelled(host), why)
 			continue
 		}
-		r.want(host)
-		if who := r.taken(host); who != "" {
-			r.contested = true
+		if r.want(host) && r.holds(host) {
+			r.held++
+		}
+		if who := r.view.taken(host); who != "" {
+			r.result.taken[host] = true
 			r.say(ingress, reasonTaken, "no requests for %s are taken: %s", spelled(host), about(r.tenant, who))
 			continue
 		}
-		if r.holds(host) { // or it is about to
+		if r.holds(host) {
 			mine[host] = true
+		} else { // it is about to, if there is room
+			r.waiting = append(r.waiting, ingress)
 		}
 	}
 	for i := range ingress.Spec.Rules {
@@ -149,18 +194,21 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 		}
 	}
 	if b := ingress.Spec.DefaultBackend; b != nil {
-		for host := range mine {
+		for _, host := range slices.Sorted(maps.Keys(mine)) { // which is left out must not depend on chance
 			r.path(ingress, host, joinapi.IngressPath{Path: "/"}, b)
 		}
 	}
 	r.secure(ingress, mine)
 }
 
-func (r *resolver) want(host string) {
-	if _, ok := r.paths[host]; !ok {
-		r.paths[host] = map[joinapi.IngressPath]bool{}
-		r.wants = append(r.wants, host)
+// want takes note of a host, and reports whether it is a new one.
+func (r *resolver) want(host string) bool {
+	if _, ok := r.paths[host]; ok {
+		return false
 	}
+	r.paths[host] = map[joinapi.IngressPath]bool{}
+	r.wants = append(r.wants, host)
+	return true
 }
 
 func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.IngressRule) {
@@ -169,7 +217,8 @@ func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.Ingres
 	}
 	for i := range rule.HTTP.Paths {
 		p := &rule.HTTP.Paths[i]
-		path := joinapi.IngressPath{Path: p.Path, Exact: p.PathType != nil && *p.PathType == networkingv1.PathTypeExact}
+		exact := p.PathType != nil && *p.PathType == networkingv1.PathTypeExact
+		path := joinapi.IngressPath{Path: p.Path, Exact: exact}
 		if !path.Exact && path.Path != "/" {
 			path.Path = strings.TrimRight(path.Path, "/") // it makes no difference
 		}
@@ -185,7 +234,8 @@ func (r *resolver) path(
 	ingress *networkingv1.Ingress, host string, path joinapi.IngressPath, to *networkingv1.IngressBackend,
 ) {
 	if r.paths[host][path] {
-		return // an older one has it
+		r.served[ingressKey(ingress)] = true // by an older one, which has it
+		return
 	}
 	if r.count++; r.count > mostPaths {
 		r.say(ingress, reasonBounds, "the Ingresses of this space have more than %d paths together; the "+
@@ -203,31 +253,82 @@ func (r *resolver) path(
 	at.Paths = append(at.Paths, path)
 }
 
-// secure gives hosts their certificates.
+// secure gives hosts their certificates: those that are for the very name before those for a wildcard.
 func (r *resolver) secure(ingress *networkingv1.Ingress, mine map[string]bool) {
+	bare := map[string]bool{}
+	for host := range mine {
+		if at := r.hosts[host]; at != nil && at.Certificate == "" {
+			bare[host] = true
+		}
+	}
+	exact, below := map[string]*joinapi.IngressCertificate{}, map[string]*joinapi.IngressCertificate{}
+	var all *joinapi.IngressCertificate
+	first := func(of map[string]*joinapi.IngressCertificate, name string, c *joinapi.IngressCertificate) {
+		if of[name] == nil {
+			of[name] = c
+		}
+	}
 	for i := range ingress.Spec.TLS {
 		entry := &ingress.Spec.TLS[i]
 		if entry.SecretName == "" {
 			continue // the one that nobody signed
 		}
-		r.uses[object{kindSecret, ingress.Namespace, entry.SecretName}] = true
-		certificate, why := r.certificate(ingress.Namespace, entry.SecretName)
-		if why != "" {
+		if r.entries++; r.entries > mostEntries {
+			r.say(ingress, reasonBounds, "the Ingresses of this space have more than %d entries of spec.tls "+
+				"together; the rest is left out", mostEntries)
+			break
+		}
+		p := r.parse(object{kindSecret, ingress.Namespace, entry.SecretName})
+		if p.why != "" {
 			r.say(ingress, reasonCertificate, "Secret %s: %s; connections get a certificate that nobody signed",
-				entry.SecretName, why)
+				entry.SecretName, p.why)
 			continue
 		}
-		for host := range mine {
-			if at := r.hosts[host]; at != nil && at.Certificate == "" && covers(entry.Hosts, host) {
-				at.Certificate = certificate.ID
-				r.certificates[certificate.ID] = certificate
+		if len(entry.Hosts) == 0 && all == nil {
+			all = p.certificate
+		}
+		for _, name := range entry.Hosts {
+			first(exact, name, p.certificate)
+			if strings.HasPrefix(name, "*.") {
+				first(below, name, p.certificate)
+			}
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(bare)) {
+		for _, c := range []*joinapi.IngressCertificate{exact[host], below[wildcardOver(host)], all} {
+			if c != nil {
+				r.present(ingress, host, c)
+				break
 			}
 		}
 	}
 }
 
-// covers reports whether an entry of spec.tls is for a host of a rule.
-func covers(entries []string, host string) bool {
-	over := wildcardOver(host)
-	return len(entries) == 0 || slices.Contains(entries, host) || over != "" && slices.Contains(entries, over)
+// present gives a host its certificate.
+func (r *resolver) present(ingress *networkingv1.Ingress, host string, c *joinapi.IngressCertificate) {
+	if r.certificates[c.ID] == nil {
+		if r.bytes+len(c.Chain)+len(c.Key) > mostBytes {
+			r.say(ingress, reasonBounds, "the certificates of this space have more than %d MiB together; the rest "+
+				"is left out", mostBytes>>20)
+			return
+		}
+		r.bytes += len(c.Chain) + len(c.Key)
+		r.certificates[c.ID] = c
+	}
+	r.hosts[host].Certificate = c.ID
+}
+
+// parse is what a Secret has for connections with TLS.
+func (r *resolver) parse(o object) parsed {
+	if p, ok := r.result.parsed[o]; ok {
+		return p
+	}
+	r.uses[o] = true
+	secret := r.secret(o.namespace, o.name)
+	p, ok := r.view.parsed[o]
+	if !ok || p.secret != secret {
+		p = parsedOf(secret)
+	}
+	r.result.parsed[o] = p
+	return p
 }

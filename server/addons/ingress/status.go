@@ -25,7 +25,7 @@ type writer struct {
 	log    *logrus.Entry
 }
 
-// ensureClass makes the class, which is the default one if there is no other.
+// ensureClass makes the class, which is the default one if it is the only one.
 func (w writer) ensureClass(ctx context.Context) error {
 	client := w.client.NetworkingV1().IngressClasses()
 	all, err := client.List(ctx, metav1.ListOptions{})
@@ -34,7 +34,6 @@ func (w writer) ensureClass(ctx context.Context) error {
 	}
 	class := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: ClassName},
 		Spec: networkingv1.IngressClassSpec{Controller: ControllerName}}
-	isDefault := true
 	for i := range all.Items {
 		if all.Items[i].Name == ClassName {
 			if is := all.Items[i].Spec.Controller; is != ControllerName {
@@ -43,9 +42,9 @@ func (w writer) ensureClass(ctx context.Context) error {
 			}
 			return nil
 		}
-		isDefault = isDefault && all.Items[i].Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true"
 	}
-	if isDefault {
+	// Where there is another, Ingresses without a class may be its controller's, whatever it says of itself.
+	if len(all.Items) == 0 {
 		class.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}
 	}
 	if _, err := client.Create(ctx, class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -86,11 +86,13 @@ func (p *published) replace(was, now *result) {
 	}
 }
 
-// all has every watch look at everything, as after nodes changed.
-func (p *published) all() {
+// look has the watches of nodes look at everything.
+func (p *published) look(nodes map[string]bool) {
 	for w := range p.watches {
-		w.everything = true
-		w.awake()
+		if nodes[w.node] {
+			w.everything = true
+			w.awake()
+		}
 	}
 }
 

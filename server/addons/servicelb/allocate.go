@@ -21,6 +21,9 @@ const (
 	// PoolLabel is the label of nodes, and the label or annotation of
 	// Services, by which a Service gets some of the nodes only.
 	PoolLabel = "a4s.io/lb-pool"
+	// What k3s calls these labels, which are understood.
+	enableLabelOfK3s = "svccontroller.k3s.cattle.io/enablelb"
+	poolLabelOfK3s   = "svccontroller.k3s.cattle.io/lbpool"
 	// PartitionLabel is the label of nodes that are for the Services of the tenant partition
 	// that it names, and no other. Without it a node is for those of its own partition.
 	PartitionLabel = "a4s.io/lb-partition"
@@ -150,17 +153,28 @@ func describe(holder, service *corev1.Service) string {
 	return "a Service outside of this space"
 }
 
+func isEnabled(node *corev1.Node) bool {
+	return cmp.Or(node.Labels[EnableLabel], node.Labels[enableLabelOfK3s]) == "true"
+}
+
+// LabelsOfTraffic are the labels of nodes by which these take requests from outside, or do not.
+func LabelsOfTraffic() []string {
+	return []string{corev1.LabelNodeExcludeBalancers, EnableLabel, enableLabelOfK3s, PoolLabel, poolLabelOfK3s,
+		PartitionLabel}
+}
+
 // pool are the nodes that a Service may have.
 func (s *state) pool(service *corev1.Service) []*corev1.Node {
-	enabled := slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Labels[EnableLabel] == "true" })
-	pool := cmp.Or(service.Labels[PoolLabel], service.Annotations[PoolLabel])
+	enabled := slices.ContainsFunc(s.nodes, isEnabled)
+	pool := cmp.Or(service.Labels[PoolLabel], service.Annotations[PoolLabel], service.Labels[poolLabelOfK3s])
 	var out []*corev1.Node
 	for _, node := range s.nodes {
 		exclude, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 		if no, err := strconv.ParseBool(exclude); excluded && (err != nil || no) {
 			continue
 		}
-		if enabled && node.Labels[EnableLabel] != "true" || pool != "" && node.Labels[PoolLabel] != pool {
+		if enabled && !isEnabled(node) ||
+			pool != "" && cmp.Or(node.Labels[PoolLabel], node.Labels[poolLabelOfK3s]) != pool {
 			continue
 		}
 		out = append(out, node)

@@ -149,6 +149,19 @@ func TestAllocate(t *testing.T) {
 			map[string]string{"default/all": "192.0.2.4 192.0.2.5", "default/blue": "192.0.2.4",
 				"default/red": "192.0.2.5"},
 		},
+		"chosen nodes and pools by the labels of k3s": {
+			[]*corev1.Service{svc("default", "all", 1, []int32{80}), svc("default", "blue", 1, []int32{81},
+				func(s *corev1.Service) {
+					s.Labels = map[string]string{"svccontroller.k3s.cattle.io/lbpool": "blue"}
+				})},
+			[]*corev1.Node{
+				a,
+				node("blue", "192.0.2.4", true, map[string]string{"svccontroller.k3s.cattle.io/enablelb": "true",
+					"svccontroller.k3s.cattle.io/lbpool": "blue"}),
+				node("red", "192.0.2.5", true, map[string]string{"svccontroller.k3s.cattle.io/enablelb": "true"}),
+			}, nil,
+			map[string]string{"default/all": "192.0.2.4 192.0.2.5", "default/blue": "192.0.2.4"},
+		},
 		"addresses of the family, external ones first": {
 			[]*corev1.Service{svc("default", "web", 1, []int32{80})},
 			[]*corev1.Node{node("a", "192.0.2.1", true, nil,

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
@@ -147,8 +146,7 @@ func labelsOfTraffic(c *change) error {
 	if c.creates {
 		return nil
 	}
-	for _, key := range []string{corev1.LabelNodeExcludeBalancers, servicelb.EnableLabel, servicelb.PoolLabel,
-		servicelb.PartitionLabel} {
+	for _, key := range servicelb.LabelsOfTraffic() {
 		now, has := c.now.Labels[key]
 		was, had := c.was.Labels[key]
 		if now != was || has != had {

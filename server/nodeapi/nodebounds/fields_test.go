@@ -65,7 +65,7 @@ func TestHardwareAddress(t *testing.T) {
 // TestLabelsOfTraffic: a node cannot let itself in to what nodes are told that take requests from outside.
 func TestLabelsOfTraffic(t *testing.T) {
 	for _, key := range []string{"node.kubernetes.io/exclude-from-external-load-balancers", "a4s.io/enable-lb",
-		"a4s.io/lb-pool", "a4s.io/lb-partition"} {
+		"a4s.io/lb-pool", "a4s.io/lb-partition", "svccontroller.k3s.cattle.io/enablelb"} {
 		with := &core.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: "true", "own": "x"}}}
 		other := &core.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: "y", "own": "x"}}}
 		without := &core.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"own": "y"}}}

@@ -67,6 +67,10 @@ func serve(ctx context.Context, out io.Writer, args []string) error {
 	answer("/resolve", func(r *http.Request) (string, error) {
 		return resolve(r.Context(), r.URL.Query().Get("name"), r.URL.Query().Get("type"))
 	})
+	mux.HandleFunc("/request/", request)
+	mux.HandleFunc("/body", body)
+	mux.HandleFunc("/stream", stream)
+	mux.HandleFunc("/upgrade", upgrade)
 	mux.Handle("/healthz", new(gate))
 	mux.Handle("/readyz", new(gate))
 

@@ -39,7 +39,7 @@ func TestTenantsCannotReachPastTheirSpaceThroughMachinesAndNetwork(t *testing.T)
 	running(b, "theirs", "10.42.0.8")
 	if _, err := a.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 81}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestTenantsWriteTheStatusThatNobodyElseGoesBy(t *testing.T) {
 	}
 	if _, err := a.client.CoreV1().Services("default").Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 81}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,11 @@ func waysOf() map[string][]way {
 				body: container(`"ports":[{"containerPort":80,"hostPort":8080}]`), has: `"hostPort":8080`},
 		},
 		allowances.LoadBalancers: {
-			{kind: byAbsence, name: "without a list", path: services, body: balancer(80)},
+			{kind: byAbsence, name: "without a list", path: services, body: balancer(81)},
+			{kind: byAbsence, name: "where Ingresses have requests", path: services, body: balancer(80),
+				refused: "takes requests for Ingresses"},
+			{kind: byField, name: "where Ingresses have requests, by its list", path: services, body: balancer(80),
+				value: "80", has: `"port":80`},
 			{kind: byAbsence, name: "of a Service that is none", path: services, value: "false",
 				body: `{"metadata":{"generateName":"x-"},"spec":{"ports":[{"port":80}]}}`},
 			{kind: byField, name: "none at all", path: services, body: balancer(80), value: "false",

@@ -355,7 +355,7 @@ func TestWallLimitsOfATenant(t *testing.T) {
 		return func(name string) error {
 			_, err := services.Create(ctx,
 				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
-					Type: kind, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}},
+					Type: kind, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 81}},
 				}}, metav1.CreateOptions{})
 			return err
 		}

@@ -228,7 +228,7 @@ func (s *space) mutates(t *testing.T, resource, condition, change string) {
 	}
 	post(t, s.config, registration+"mutatingadmissionpolicies",
 		`{"metadata":{"name":"m"},"spec":{"failurePolicy":"Fail","reinvocationPolicy":"Never",`+
-			`"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["*"],"operations":["CREATE"],`+
+			`"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["CREATE"],`+
 			`"resources":["`+resource+`"]}]},"matchConditions":[{"name":"c","expression":"`+condition+`"}],`+
 			`"mutations":[{`+how+`:{"expression":"`+change+`"}}]}}`)
 	post(t, s.config, registration+"mutatingadmissionpolicybindings",
