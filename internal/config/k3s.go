@@ -65,7 +65,7 @@ func settingsOfK3s() []k3sSetting {
 		refused("flannel-conf", String, flannel),
 		refused("flannel-external-ip", Bool, "nothing: nodes reach each other at their own addresses"),
 		refused("flannel-ipv6-masq", Bool, noIPv6),
-		refused("helm-controller-arg", List, "nothing: charts are installed by the server, which has no such arguments"),
+		refused("helm-controller-arg", List, "nothing: the server installs charts, and has no such arguments"),
 		refused("helm-job-image", String, "nothing: charts are installed without jobs"),
 		refused("image-credential-provider-bin-dir", String,
 			"--kubelet-arg=image-credential-provider-bin-dir=DIRECTORY"),

@@ -78,8 +78,10 @@ func (t *takers) take(service string, addresses []string) bool {
 func (t *takers) has(status []networkingv1.IngressLoadBalancerIngress) bool {
 	return len(status) > 0 && !slices.ContainsFunc(status, func(at networkingv1.IngressLoadBalancerIngress) bool {
 		for _, node := range t.all {
-			if slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == at.IP }) {
-				return false
+			for _, a := range node.Status.Addresses {
+				if a.Address == at.IP {
+					return false
+				}
 			}
 		}
 		return true

@@ -237,7 +237,8 @@ func TestAnIngressThatLeavesTheClassLosesItsAddresses(t *testing.T) {
 	k.put(other)
 	k.await("it has no address", func() bool { return k.at(key) == "" })
 	other.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "203.0.113.1"}}
-	if _, err := k.NetworkingV1().Ingresses("default.t1").Update(t.Context(), other, metav1.UpdateOptions{}); err != nil {
+	if _, err := k.NetworkingV1().Ingresses("default.t1").Update(t.Context(), other,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	k.put(ing("default.t1/b", 1, rule("b.x", "Prefix / web:80")))
