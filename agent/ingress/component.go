@@ -272,6 +272,9 @@ func (n *Node) feed(ctx context.Context, out io.Writer, end func()) {
 		select {
 		case <-changed:
 		case <-idle:
+			if now, _ := n.told.current(); now.hosts() {
+				continue // it came back just now
+			}
 			end()
 			return
 		case <-ctx.Done():

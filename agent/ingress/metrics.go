@@ -37,7 +37,9 @@ func (c *counts) take(of []proxy.TenantCount) {
 		now[t.Tenant] = t.Counts
 	}
 	for tenant, last := range c.now {
-		if is, ok := now[tenant]; !ok || is.Successes < last.Successes {
+		is, ok := now[tenant]
+		if !ok || is.Successes < last.Successes || is.Redirects < last.Redirects ||
+			is.ClientErrors < last.ClientErrors || is.ServerErrors < last.ServerErrors {
 			c.end(tenant, last) // it had no host for a while, and began anew
 		}
 	}

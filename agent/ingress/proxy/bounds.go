@@ -7,7 +7,11 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 )
+
+// evictEvery is how often who waits for a place looks for a connection without a request.
+const evictEvery = 50 * time.Millisecond
 
 // connections bounds those that clients have, of all listeners together.
 type connections struct {
@@ -125,16 +129,27 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			conn.Close() //nolint:errcheck // nothing was written
 			continue
 		}
+		if !l.place() {
+			l.all.leave(client)
+			conn.Close() //nolint:errcheck // nothing was written
+			return nil, net.ErrClosed
+		}
+		return &boundedConn{Conn: conn, all: l.all, client: client}, nil
+	}
+}
+
+// place waits for a place, or returns false when the listener is closed.
+func (l *boundedListener) place() bool {
+	for {
 		if len(l.all.slots) == cap(l.all.slots) {
 			l.all.evict()
 		}
 		select {
 		case l.all.slots <- struct{}{}:
-			return &boundedConn{Conn: conn, all: l.all, client: client}, nil
+			return true
 		case <-l.closed:
-			l.all.leave(client)
-			conn.Close() //nolint:errcheck // nothing was written
-			return nil, net.ErrClosed
+			return false
+		case <-time.After(evictEvery): // by now one may be idle
 		}
 	}
 }

@@ -37,6 +37,12 @@ func (c *counter) add(status int) {
 	}
 }
 
+func (c *counter) reset() {
+	for _, n := range []*atomic.Uint64{&c.successes, &c.redirects, &c.clientErrors, &c.serverErrors} {
+		n.Store(0)
+	}
+}
+
 func (c *counter) snapshot() Counts {
 	return Counts{
 		Successes: c.successes.Load(), Redirects: c.redirects.Load(),

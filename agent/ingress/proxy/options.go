@@ -36,7 +36,7 @@ type Limits struct {
 	// Requests is how many may be in flight: 8,192, or a third of the open files.
 	Requests int
 	// PerTenant is how many requests of one tenant may be in flight, and how many connections to its
-	// backends may be in the making: 1,024.
+	// backends may be in the making: 1,024, or an eighth of Requests.
 	PerTenant int
 	// Streams is how many requests one connection of HTTP/2 may have: 100.
 	Streams int
@@ -85,7 +85,7 @@ func (l Limits) withDefaults(files int) Limits {
 	number(&l.Connections, min(20000, files/3))
 	number(&l.PerAddress, l.Connections/4)
 	number(&l.Requests, min(8192, files/3))
-	number(&l.PerTenant, 1024)
+	number(&l.PerTenant, min(1024, l.Requests/8))
 	number(&l.Streams, 100)
 	number(&l.HeaderBytes, 64<<10)
 	duration(&l.ReadHeader, 10*time.Second)

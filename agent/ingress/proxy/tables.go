@@ -104,6 +104,7 @@ func (t *tables) tenant(name string) *tenant {
 		if of = t.leaving[name]; of == nil {
 			of = t.newTenant(name)
 		}
+		of.counts.reset() // what it had was reported
 		delete(t.leaving, name)
 		change(&t.own.tenants, &t.next.tenants)[name] = of
 	}

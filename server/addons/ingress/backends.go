@@ -24,6 +24,9 @@ func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.Ingre
 	name, wanted := to.Service.Name, spelledPort(to.Service.Port)
 	id := ingress.Namespace + "/" + name + ":" + wanted
 	r.uses[object{kindService, ingress.Namespace, name}] = true
+	if r.found[id] {
+		return id
+	}
 	service := r.service(ingress.Namespace, name)
 	switch {
 	case service == nil:
@@ -38,7 +41,7 @@ func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.Ingre
 		r.say(ingress, reasonBackend, "Service %s has no port %s", name, wanted)
 		return r.empty(id)
 	}
-	if r.backends[id] == nil {
+	if !r.found[id] {
 		if len(r.backends) >= mostBackends {
 			r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
 				"the rest has no endpoints", mostBackends)
@@ -46,6 +49,7 @@ func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.Ingre
 		}
 		r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocolOf(port),
 			Endpoints: r.ready(r.endpoints(ingress.Namespace, name), port.Name)}
+		r.found[id] = true
 	}
 	return id
 }
@@ -93,38 +97,87 @@ func protocolOf(port *corev1.ServicePort) string {
 	return joinapi.ProtocolHTTP
 }
 
+// readSlice is what is read of a slice once, whatever ports of it are asked for.
+type readSlice struct {
+	ports         map[string]uint16
+	ready, ending []netip.Addr
+}
+
+// slice reads a slice, unless too much was read already.
+func (r *resolver) slice(slice *discoveryv1.EndpointSlice) *readSlice {
+	if out, ok := r.read[slice]; ok {
+		return out
+	}
+	out := &readSlice{ports: map[string]uint16{}}
+	r.read[slice] = out
+	if slice.AddressType == discoveryv1.AddressTypeFQDN {
+		return out
+	}
+	r.worked += len(slice.Endpoints) + len(slice.Ports)
+	if r.worked > mostWorked {
+		return out
+	}
+	for _, p := range slice.Ports {
+		if p.Port == nil || *p.Port <= 0 || *p.Port > 65535 || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if out.ports[name] == 0 {
+			out.ports[name] = uint16(*p.Port)
+		}
+	}
+	for i := range slice.Endpoints {
+		r.endpoint(&slice.Endpoints[i], out)
+	}
+	return out
+}
+
+func (r *resolver) endpoint(e *discoveryv1.Endpoint, out *readSlice) {
+	if len(e.Addresses) == 0 {
+		return
+	}
+	addr, err := netip.ParseAddr(e.Addresses[0])
+	isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
+	serving := e.Conditions.Serving != nil && *e.Conditions.Serving
+	if err != nil || !isReady && !serving {
+		return
+	}
+	addr = addr.Unmap()
+	// Whoever makes a process of the node connect would stand behind the walls between tenants.
+	if !space.IsSystem(r.tenant) && !r.owns(addr) {
+		r.strangers = true
+		return
+	}
+	r.addresses[addr] = true
+	if isReady {
+		out.ready = append(out.ready, addr)
+	} else {
+		out.ending = append(out.ending, addr)
+	}
+}
+
 // ready are the endpoints of a port that take requests: those that are ready, or, if none is, those that end
 // and still serve.
 func (r *resolver) ready(slicesOf []*discoveryv1.EndpointSlice, port string) []netip.AddrPort {
 	var now, ending []netip.AddrPort
+	add := func(to []netip.AddrPort, addresses []netip.Addr, number uint16) []netip.AddrPort {
+		for _, addr := range addresses {
+			to = append(to, netip.AddrPortFrom(addr, number))
+		}
+		return to
+	}
 	for _, slice := range slicesOf {
-		number := numberOf(slice, port)
-		if number == 0 || slice.AddressType == discoveryv1.AddressTypeFQDN {
+		read := r.slice(slice)
+		number := read.ports[port]
+		r.worked++
+		if number == 0 || r.worked > mostWorked {
 			continue
 		}
-		for i := range slice.Endpoints {
-			e := &slice.Endpoints[i]
-			if len(e.Addresses) == 0 {
-				continue
-			}
-			addr, err := netip.ParseAddr(e.Addresses[0])
-			isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
-			serving := e.Conditions.Serving != nil && *e.Conditions.Serving
-			if err != nil || !isReady && !serving {
-				continue
-			}
-			// Whoever makes a process of the node connect would stand behind the walls between tenants.
-			if !space.IsSystem(r.tenant) && !r.owns(addr.Unmap()) {
-				r.strangers = true
-				continue
-			}
-			to := netip.AddrPortFrom(addr.Unmap(), number)
-			if isReady {
-				now = append(now, to)
-			} else {
-				ending = append(ending, to)
-			}
-		}
+		r.worked += len(read.ready) + len(read.ending)
+		now, ending = add(now, read.ready, number), add(ending, read.ending, number)
 	}
 	if len(now) == 0 {
 		now = ending
@@ -134,18 +187,4 @@ func (r *resolver) ready(slicesOf []*discoveryv1.EndpointSlice, port string) []n
 	now = now[:min(len(now), mostEndpoints, mostOfAll-r.all)]
 	r.all += len(now)
 	return now
-}
-
-// numberOf is that of a port of the name in a slice, 0 if it has none.
-func numberOf(slice *discoveryv1.EndpointSlice, name string) uint16 {
-	for _, p := range slice.Ports {
-		if p.Port == nil || *p.Port <= 0 || *p.Port > 65535 ||
-			p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
-			continue
-		}
-		if p.Name == nil && name == "" || p.Name != nil && *p.Name == name {
-			return uint16(*p.Port)
-		}
-	}
-	return 0
 }

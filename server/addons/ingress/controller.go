@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -161,6 +161,11 @@ func (c *Controller) round() (again time.Duration) {
 	for tenant := range dirty {
 		began := time.Now()
 		r := resolve(c.view(tenant))
+		if !c.Owned() { // somewhere in between: nobody's may be somebody's
+			c.postpone(dirty)
+			return ownersEvery
+		}
+		delete(dirty, tenant)
 		c.publish(tenant, r, time.Now().Add(restFactor*time.Since(began)))
 	}
 	c.mu.Lock()
@@ -170,6 +175,14 @@ func (c *Controller) round() (again time.Duration) {
 		c.lookAtAll()
 	}
 	return again
+}
+
+// postpone has spaces resolved later.
+func (c *Controller) postpone(spaces map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = ""
+	maps.Copy(c.dirty, spaces)
 }
 
 // take are the spaces to be resolved now.
@@ -198,18 +211,27 @@ func (c *Controller) checkOwners() {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for tenant, r := range c.results {
-		lost := func(e netip.AddrPort) bool { return !space.IsSystem(tenant) && c.Owner(e.Addr()) != tenant }
+	results := maps.Clone(c.results) // each is not changed any more
+	c.mu.Unlock()
+	for tenant, r := range results {
 		changed := r.strangers
-		for _, b := range r.backends {
-			changed = changed || slices.ContainsFunc(b.Endpoints, lost)
+		if !space.IsSystem(tenant) {
+			for addr := range r.addresses {
+				changed = changed || c.Owner(addr) != tenant
+			}
 		}
 		if changed {
-			c.dirty[tenant] = true
-			c.mark()
+			c.touch(tenant)
 		}
 	}
+}
+
+// touch has a space resolved again.
+func (c *Controller) touch(tenant string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dirty[tenant] = true
+	c.mark()
 }
 
 // repeat does something again and again until ctx ends.

@@ -32,6 +32,8 @@ const (
 	// storedWithin is how long it takes at most to write down who has what: who leads after that begins with
 	// what is written.
 	storedWithin = 5 * time.Second
+	// readGap is the shortest time between two times at which all of it is read.
+	readGap = 5 * time.Second
 	// claimsGap is the shortest time between two changes of what one space has.
 	claimsGap             = time.Second
 	firstRetry, lastRetry = 200 * time.Millisecond, time.Minute
@@ -50,6 +52,7 @@ type Leader struct {
 
 	// What follows is of the worker of claims.
 	held    *holders
+	readAt  time.Time
 	version map[string]string // of what is stored, by tenant
 	wrote   map[string]time.Time
 	left    map[string]map[string]time.Time // since when a host is not named any more, by tenant
@@ -194,11 +197,17 @@ func (l *Leader) claim(ctx context.Context, tenant string) error {
 			return nil
 		}
 		l.claims.AddAfter(tenant, claimsGap) // somebody else wrote, or the watch is late
-		err := l.read(ctx)
+		if now.Sub(l.readAt) < readGap {
+			return nil
+		}
+		l.readAt = now
+		if err := l.read(ctx); err != nil {
+			return err
+		}
 		l.c.mu.Lock()
 		defer l.c.mu.Unlock()
 		l.c.lookAtAll() // others may get what it had
-		return err
+		return nil
 	}
 	version, err := l.store(ctx, tenant, next)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
@@ -247,10 +256,11 @@ func (l *Leader) lingering(tenant string, wants []string, now time.Time) (out []
 		since, ok := l.left[tenant][host]
 		if !ok {
 			since = now
-			l.claims.AddAfter(tenant, l.c.Keep+claimsGap)
 		}
-		if left[host] = since; now.Sub(since) < l.c.Keep {
+		left[host] = since
+		if rest := l.c.Keep - now.Sub(since); rest > 0 {
 			out = append(out, host)
+			l.claims.AddAfter(tenant, rest+claimsGap) // each time: another look may have come before the last one
 		}
 	}
 	if l.left[tenant] = left; len(left) == 0 {
@@ -310,7 +320,7 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 			switch ingress := (*of)[key]; {
 			case isOf(l.c.classes, ingress):
 				ingresses = append(ingresses, ingress)
-			case l.c.nodes.has(ingress.Status.LoadBalancer.Ingress) && l.gave(ingress.UID, tenant):
+			case l.gave(ingress.UID, tenant) && l.c.nodes.has(ingress.Status.LoadBalancer.Ingress):
 				left = append(left, ingress)
 			}
 		}
@@ -319,7 +329,10 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 	told := map[types.UID]string{}
 	var errs []error
 	for _, ingress := range left { // for another controller, or for none
-		errs = append(errs, l.writeStatus(ctx, ingress, nil))
+		err := l.writeStatus(ctx, ingress, nil)
+		if errs = append(errs, err); err != nil {
+			told[ingress.UID] = "" // it is tried again
+		}
 	}
 	for _, ingress := range ingresses {
 		key := ingressKey(ingress)

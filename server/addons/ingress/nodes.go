@@ -76,16 +76,25 @@ func (t *takers) take(service string, addresses []string) bool {
 
 // has reports whether there are addresses in a status, and all of them are of nodes.
 func (t *takers) has(status []networkingv1.IngressLoadBalancerIngress) bool {
-	return len(status) > 0 && !slices.ContainsFunc(status, func(at networkingv1.IngressLoadBalancerIngress) bool {
+	ofNode := func(at networkingv1.IngressLoadBalancerIngress) bool {
 		for _, node := range t.all {
 			for _, a := range node.Status.Addresses {
 				if a.Address == at.IP {
-					return false
+					return true
 				}
 			}
 		}
-		return true
-	})
+		return false
+	}
+	if len(status) == 0 || len(status) > mostAddresses {
+		return false
+	}
+	for _, at := range status {
+		if !ofNode(at) {
+			return false
+		}
+	}
+	return true
 }
 
 // addresses are those at which requests are taken now.

@@ -100,6 +100,9 @@ func (c observer) seeClass(class *networkingv1.IngressClass, deleted bool) {
 	for tenant := range c.spaces {
 		c.dirty[tenant] = true
 	}
+	for tenant := range c.holders.by { // of which there may be no Ingress any more
+		c.dirty[tenant] = true
+	}
 	c.mark()
 }
 

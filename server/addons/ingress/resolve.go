@@ -25,6 +25,9 @@ const (
 	mostEntries   = 2000    // of spec.tls
 	mostBytes     = 8 << 20 // of certificates and keys
 	mostProblems  = 20      // that are said of an Ingress
+	// mostLooked is how many hosts are looked at, and mostWorked how many endpoints and ports of slices.
+	mostLooked = 4 * mostHosts
+	mostWorked = 400000
 )
 
 // Reasons of Events.
@@ -70,6 +73,8 @@ type result struct {
 	problems map[string][]problem
 	// uses are the Services and Secrets that it depends on, whether they are there or not.
 	uses map[object]bool
+	// addresses are those of all endpoints.
+	addresses map[netip.Addr]bool
 	// strangers says that endpoints were left out, as their addresses are of no pod of the space so far.
 	strangers bool
 	// taken are the hosts that are another's.
@@ -97,31 +102,35 @@ type resolver struct {
 	held    int
 	// endpoints, entries and bytes are how many there are.
 	all, entries, bytes int
+	// looked is how many hosts were looked at, and worked how many endpoints and ports of slices.
+	looked, worked int
+	found          map[string]bool // backends of Services that are there
+	read           map[*discoveryv1.EndpointSlice]*readSlice
 }
 
 // waitsFor reports whether the space wants one of the hosts, which was another's, or one below it.
 func (r *result) waitsFor(freed []string) bool {
-	return slices.ContainsFunc(freed, func(host string) bool {
-		if r.taken[host] {
+	hosts := map[string]bool{}
+	for _, host := range freed {
+		hosts[host] = true
+	}
+	for host := range r.taken {
+		if hosts[host] || hosts[wildcardOver(host)] {
 			return true
 		}
-		for taken := range r.taken {
-			if wildcardOver(taken) == host {
-				return true
-			}
-		}
-		return false
-	})
+	}
+	return false
 }
 
 // resolve says what becomes of a space.
 func resolve(v view) *result {
 	r := &resolver{view: v, paths: map[string]map[joinapi.IngressPath]bool{},
-		said: map[string]map[problem]bool{}}
+		said: map[string]map[problem]bool{}, read: map[*discoveryv1.EndpointSlice]*readSlice{},
+		found: map[string]bool{}}
 	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
 		certificates: map[string]*joinapi.IngressCertificate{}, served: map[string]bool{},
 		problems: map[string][]problem{}, uses: map[object]bool{}, parsed: map[object]parsed{},
-		taken: map[string]bool{}}
+		taken: map[string]bool{}, addresses: map[netip.Addr]bool{}}
 	// Where two say the same, the older one has it.
 	slices.SortFunc(r.ingresses, func(a, b *networkingv1.Ingress) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(ingressKey(a), ingressKey(b)))
@@ -157,11 +166,15 @@ func ingressKey(ingress *networkingv1.Ingress) string { return ingress.Namespace
 
 // say takes note of a problem.
 func (r *resolver) say(ingress *networkingv1.Ingress, reason, format string, args ...any) {
-	key, p := ingressKey(ingress), problem{reason, fmt.Sprintf(format, args...)}
+	key := ingressKey(ingress)
+	if len(r.problems[key]) >= mostProblems {
+		return
+	}
+	p := problem{reason, fmt.Sprintf(format, args...)}
 	if r.said[key] == nil {
 		r.said[key] = map[problem]bool{}
 	}
-	if !r.said[key][p] && len(r.problems[key]) < mostProblems {
+	if !r.said[key][p] {
 		r.said[key][p] = true
 		r.problems[key] = append(r.problems[key], p)
 	}
@@ -170,6 +183,11 @@ func (r *resolver) say(ingress *networkingv1.Ingress, reason, format string, arg
 func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 	mine := map[string]bool{}
 	for _, host := range hostsOf(ingress) {
+		if r.looked++; r.looked > mostLooked {
+			r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d hosts together; the rest is "+
+				"left out", mostLooked)
+			break
+		}
 		if why := r.refuse(host); why != "" {
 			r.say(ingress, reasonHost, "no requests for %s are taken: %s", spelled(host), why)
 			continue

@@ -3,6 +3,7 @@ package ingress
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -257,5 +258,79 @@ func TestCertificatesForTheVeryNameComeFirst(t *testing.T) {
 		if got := r.hosts[host].Certificate; got != "default.t1/"+want {
 			t.Errorf("%s has the certificate %q, want %s", host, got, want)
 		}
+	}
+}
+
+// TestAHostThatIsRenamedIsFreed: looks that come sooner do not take the last one away.
+func TestAHostThatIsRenamedIsFreed(t *testing.T) {
+	k := newCluster(t, ourClass(), ing("default.t1/a", 1, rule("a.x", "Prefix / web:80")))
+	c := k.controller()
+	c.Keep = 100 * time.Millisecond
+	k.start(c.Run)
+	k.start(c.lead)
+	k.await("it has a.x", func() bool { return k.claims() == "t1:a.x" })
+	k.put(ing("default.t1/a", 1, rule("b.x", "Prefix / web:80")))
+	k.await("it has b.x alone", func() bool { return k.claims() == "t1:b.x" })
+}
+
+// TestAFreedHostWhileTheClassIsAway: what nobody looked at then is looked at when it is back.
+func TestAFreedHostWhileTheClassIsAway(t *testing.T) {
+	k := newCluster(t, ourClass(), ing("default.t1/a", 1, rule("a.x", "Prefix / web:80")))
+	k.server()
+	k.await("it has a.x", func() bool { return k.claims() == "t1:a.x" })
+	classes := k.NetworkingV1().IngressClasses()
+	if err := classes.Delete(t.Context(), ClassName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.drop("default.t1/a")
+	k.put(ing("default.t2/b", 1, rule("b.x", "Prefix / web:80")))
+	if _, err := classes.Create(t.Context(), ourClass(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.await("t2 has its host, and t1 none", func() bool { return k.claims() == "t2:b.x" })
+}
+
+// TestASpaceIsReadToABound: ports times endpoints times paths are not gone through.
+func TestASpaceIsReadToABound(t *testing.T) {
+	w := &world{owners: map[string]string{}}
+	service, big, ingress := svc("default.t1/web"), slice("default.t1/web", 1), ing("default.t1/a", 1)
+	big.Ports = nil
+	for i := range 2000 {
+		name, port := fmt.Sprintf("p%d", i), int32(i+1)
+		service.Spec.Ports = append(service.Spec.Ports, svc("x/x", fmt.Sprintf("%s:%d", name, i+1)).Spec.Ports...)
+		big.Ports = append(big.Ports, discoveryv1.EndpointPort{Name: &name, Port: &port})
+		rule("a.x", fmt.Sprintf("Prefix /%d web:%s", i, name))(ingress)
+	}
+	for i := range 1000 {
+		address := fmt.Sprintf("10.1.%d.%d", i/250, i%250)
+		w.owners[address] = "t1"
+		big.Endpoints = append(big.Endpoints, slice("x/x", 1, address).Endpoints...)
+	}
+	w.services, w.ingresses = list(service), list(ingress)
+	for i := range 30 {
+		more := big.DeepCopy()
+		more.Name = fmt.Sprintf("web-%d", i)
+		w.slices = append(w.slices, more)
+	}
+	asked := 0
+	v := w.view("t1")
+	owns := v.owns
+	v.owns = func(addr netip.Addr) bool { asked++; return owns(addr) }
+	r := resolve(v)
+	if asked > 30*1000 || len(r.addresses) != 1000 {
+		t.Errorf("%d times the owner of an address was asked for, of %d", asked, len(r.addresses))
+	}
+	if wrong := r.sound("t1"); len(wrong) > 0 {
+		t.Errorf("%q", wrong)
+	}
+	many := ing("default.t1/many", 1)
+	for i := range mostLooked + 10 {
+		rule(fmt.Sprintf("h%d.x", i))(many)
+	}
+	looked := 0
+	v = (&world{ingresses: list(many)}).view("t1")
+	v.refuse = func(string) string { looked++; return "it is not for you" }
+	if r := resolve(v); looked != mostLooked || len(r.problems["default.t1/many"]) > mostProblems {
+		t.Errorf("%d hosts were looked at", looked)
 	}
 }
