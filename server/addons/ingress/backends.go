@@ -41,15 +41,17 @@ func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.Ingre
 		r.say(ingress, reasonBackend, "Service %s has no port %s", name, wanted)
 		return r.empty(id)
 	}
-	if !r.found[id] {
-		if len(r.backends) >= mostBackends {
-			r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
-				"the rest has no endpoints", mostBackends)
-			return r.empty(ingress.Namespace + "/:")
-		}
-		r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocolOf(port),
-			Endpoints: r.ready(r.endpoints(ingress.Namespace, name), port.Name)}
-		r.found[id] = true
+	if len(r.backends) >= mostBackends {
+		r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
+			"the rest has no endpoints", mostBackends)
+		return r.empty(ingress.Namespace + "/:")
+	}
+	r.found[id] = true
+	r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocolOf(port),
+		Endpoints: r.ready(r.endpoints(ingress.Namespace, name), port.Name)}
+	if r.worked > mostWorked || r.all >= mostOfAll {
+		r.say(ingress, reasonBounds, "the Services of this space that Ingresses name have too many endpoints "+
+			"together (%d are the most): some are left out", mostOfAll)
 	}
 	return id
 }

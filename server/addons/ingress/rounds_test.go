@@ -193,7 +193,8 @@ func TestBoundsOfASpaceTogether(t *testing.T) {
 		t.Errorf("%d endpoints of %d backends", endpoints, len(r.backends))
 	}
 	said := strings.Join(r.said(), "\n")
-	for _, want := range []string{"ports of Services together", "entries of spec.tls together"} {
+	for _, want := range []string{"ports of Services together", "entries of spec.tls together",
+		"too many endpoints"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("nothing says %q: %s", want, said)
 		}
