@@ -106,6 +106,8 @@ func newParityRun(t *testing.T) *parityRun {
 		// Nothing may change but what the requests change.
 		cfg.DisableScheduler = true
 		cfg.DisableHelmController = true // its kinds are of the system space alone
+		// It writes Events and statuses when it likes, and others in a tenant than in the system space.
+		cfg.Disable = append(cfg.Disable, config.AddonIngress)
 		cfg.KubeControllerManagerArgs = []string{
 			"controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller",
 		}
