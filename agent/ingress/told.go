@@ -12,31 +12,6 @@ import (
 // lines are what one partition told, by kind and name.
 type lines map[string]joinapi.IngressLine
 
-// keyOf is the key of a line, and whether it says that something is gone; the key is empty for one of a
-// newer version.
-func keyOf(l joinapi.IngressLine) (key string, deleted bool) {
-	switch {
-	case l.Host != nil:
-		return "host " + l.Host.Name, l.Host.Deleted
-	case l.Backend != nil:
-		return "backend " + l.Backend.ID, l.Backend.Deleted
-	case l.Certificate != nil:
-		return "certificate " + l.Certificate.ID, l.Certificate.Deleted
-	}
-	return "", false
-}
-
-// deletionOf says that what a line told is gone.
-func deletionOf(l joinapi.IngressLine) joinapi.IngressLine {
-	switch {
-	case l.Host != nil:
-		return joinapi.IngressLine{Host: &joinapi.IngressHost{Name: l.Host.Name, Deleted: true}}
-	case l.Backend != nil:
-		return joinapi.IngressLine{Backend: &joinapi.IngressBackend{ID: l.Backend.ID, Deleted: true}}
-	}
-	return joinapi.IngressLine{Certificate: &joinapi.IngressCertificate{ID: l.Certificate.ID, Deleted: true}}
-}
-
 // told is what the partitions of the cluster told this node.
 type told struct {
 	mu  sync.Mutex
@@ -81,9 +56,9 @@ func (l lines) with(batch []joinapi.IngressLine) lines {
 		next = lines{}
 	}
 	for _, line := range batch {
-		switch key, deleted := keyOf(line); {
+		switch key := line.Key(); {
 		case key == "":
-		case deleted:
+		case line.IsDeletion():
 			delete(next, key)
 		default:
 			next[key] = line
@@ -102,7 +77,7 @@ func (l lines) since(was lines) []joinapi.IngressLine {
 	}
 	for _, key := range slices.Sorted(maps.Keys(was)) {
 		if _, ok := l[key]; !ok {
-			out = append(out, deletionOf(was[key]))
+			out = append(out, was[key].Deletion())
 		}
 	}
 	return out

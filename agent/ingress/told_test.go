@@ -47,14 +47,14 @@ func TestDeltas(t *testing.T) {
 		"an equal one": {linesOf(host("a.x", "t1"), host("b.x", "t1"), backend("b", "http"), certificate("c")), nil},
 		"a change":     {was.with(list(host("a.x", "t2"))), list(host("a.x", "t2"))},
 		"one more":     {was.with(list(backend("d", "h2c"))), list(backend("d", "h2c"))},
-		"all are gone": {nil, list(deletionOf(backend("b", "")), deletionOf(certificate("c")),
-			deletionOf(host("a.x", "")), deletionOf(host("b.x", "")))},
+		"all are gone": {nil, list(backend("b", "").Deletion(), certificate("c").Deletion(),
+			host("a.x", "").Deletion(), host("b.x", "").Deletion())},
 	} {
 		if got := c.now.since(was); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	if d := deletionOf(certificate("c")).Certificate; d.Key != nil || !d.Deleted {
+	if d := certificate("c").Deletion().Certificate; d.Key != nil || !d.Deleted {
 		t.Errorf("what says that it is gone is %+v", d)
 	}
 }
@@ -82,7 +82,7 @@ func list[T any](all ...T) []T { return all }
 
 func TestBatchesDoNotChangeWhatWasReturned(t *testing.T) {
 	was := linesOf(host("a.x", "t1"))
-	next := was.with(list(deletionOf(host("a.x", "")), backend("b", ""), joinapi.IngressLine{}))
+	next := was.with(list(host("a.x", "").Deletion(), backend("b", ""), joinapi.IngressLine{}))
 	if len(was) != 1 || !was.hosts() || len(next) != 1 || next.hosts() {
 		t.Errorf("it was %v and is %v", was, next)
 	}
@@ -135,7 +135,7 @@ func TestAReaderTakesBatches(t *testing.T) {
 		{backend("b", ""), false, linesOf(host("old.x", "t1"), backend("old", "")), false},
 		{complete(), true, linesOf(host("a.x", "t1"), backend("b", "")), true}, // the first batch is everything
 		{complete(), true, linesOf(host("a.x", "t1"), backend("b", "")), false},
-		{deletionOf(host("a.x", "")), true, linesOf(host("a.x", "t1"), backend("b", "")), false},
+		{host("a.x", "").Deletion(), true, linesOf(host("a.x", "t1"), backend("b", "")), false},
 		{host("b.x", "t2"), true, linesOf(host("a.x", "t1"), backend("b", "")), false},
 		{complete(), true, linesOf(host("b.x", "t2"), backend("b", "")), true}, // others are changes
 	} {
@@ -281,7 +281,7 @@ func TestFeed(t *testing.T) {
 		n.told.set("a", nil)
 		tells("and is gone", host("b.x", "t2"))
 		n.told.set("b", nil)
-		tells("all are gone", deletionOf(backend("b", "")), deletionOf(host("b.x", "")))
+		tells("all are gone", backend("b", "").Deletion(), host("b.x", "").Deletion())
 		time.Sleep(lingers - time.Second)
 		n.told.set("b", linesOf(host("b.x", "t2"), backend("b", "")))
 		tells("in time there is one again", backend("b", ""), host("b.x", "t2"))

@@ -26,6 +26,39 @@ type IngressLine struct {
 	Complete    bool                `json:"complete,omitempty"`
 }
 
+// Key is the kind and the name of what a line tells; empty for one that tells nothing, or what a newer version
+// does.
+func (l IngressLine) Key() string {
+	switch {
+	case l.Host != nil:
+		return "host " + l.Host.Name
+	case l.Backend != nil:
+		return "backend " + l.Backend.ID
+	case l.Certificate != nil:
+		return "certificate " + l.Certificate.ID
+	}
+	return ""
+}
+
+// IsDeletion reports whether it tells that something is gone.
+func (l IngressLine) IsDeletion() bool {
+	return l.Host != nil && l.Host.Deleted || l.Backend != nil && l.Backend.Deleted ||
+		l.Certificate != nil && l.Certificate.Deleted
+}
+
+// Deletion tells that what the line told is gone.
+func (l IngressLine) Deletion() (out IngressLine) {
+	switch {
+	case l.Host != nil:
+		out.Host = &IngressHost{Name: l.Host.Name, Deleted: true}
+	case l.Backend != nil:
+		out.Backend = &IngressBackend{ID: l.Backend.ID, Deleted: true}
+	case l.Certificate != nil:
+		out.Certificate = &IngressCertificate{ID: l.Certificate.ID, Deleted: true}
+	}
+	return out
+}
+
 // IngressHost is where requests for a host go.
 type IngressHost struct {
 	// Name is a DNS name in lower case; "*.example.com" is every name with one more label, for

@@ -16,8 +16,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 const (
@@ -53,23 +52,18 @@ type ingressTest struct {
 	near, far string // the addresses of the nodes
 }
 
+// inNetworkOf runs f as a process on a host does, as far as the network goes.
+func inNetworkOf(h *hosts.Host, f func() error) error {
+	return nstest.InFile(h.Path("/proc/1/ns/net"), f)
+}
+
 // dialFrom connects as a process on a host does.
 func dialFrom(h *hosts.Host) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread() // for good: the thread ends with this goroutine
-			var ns *os.File
-			if ns, err = os.Open(h.Path("/proc/1/ns/net")); err != nil {
-				return
-			}
-			defer ns.Close()
-			if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
-				conn, err = new(net.Dialer).DialContext(ctx, network, address)
-			}
-		}()
-		<-done
+		err = inNetworkOf(h, func() error {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
 		return conn, err
 	}
 }

@@ -11,12 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -163,22 +161,10 @@ func (k *k3sExamples) serveCharts(t *testing.T) {
 // listenOn listens as a process on a host does.
 func listenOn(t *testing.T, h *hosts.Host, address string) (l net.Listener) {
 	t.Helper()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
-		var ns *os.File
-		if ns, err = os.Open(h.Path("/proc/1/ns/net")); err != nil {
-			return
-		}
-		defer ns.Close()
-		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
-			l, err = net.Listen("tcp", address)
-		}
-	}()
-	<-done
-	if err != nil {
+	if err := inNetworkOf(h, func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -24,14 +24,22 @@ func Shell(t testing.TB, script string) {
 // In runs f in the network namespace that `ip netns` calls name, in that of the
 // process if it is "".
 func In(name string, f func() error) error {
+	if name != "" {
+		name = "/run/netns/" + name
+	}
+	return InFile(name, f)
+}
+
+// InFile runs f in the network namespace that a file is, in that of the process if path is "".
+func InFile(path string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for ever: the thread is of no other use afterwards
-		if name == "" {
+		if path == "" {
 			done <- f()
 			return
 		}
-		ns, err := os.Open("/run/netns/" + name)
+		ns, err := os.Open(path)
 		if err == nil {
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
 			_ = ns.Close() // it was only read

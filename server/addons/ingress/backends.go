@@ -49,9 +49,9 @@ func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.Ingre
 	r.found[id] = true
 	r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocolOf(port),
 		Endpoints: r.ready(r.endpoints(ingress.Namespace, name), port.Name)}
-	if r.worked > mostWorked || r.all >= mostOfAll {
+	if r.worked > mostWorked || r.all >= mostInAll {
 		r.say(ingress, reasonBounds, "the Services of this space that Ingresses name have too many endpoints "+
-			"together (%d are the most): some are left out", mostOfAll)
+			"together (%d are the most): some are left out", mostInAll)
 	}
 	return id
 }
@@ -186,7 +186,7 @@ func (r *resolver) ready(slicesOf []*discoveryv1.EndpointSlice, port string) []n
 	}
 	slices.SortFunc(now, netip.AddrPort.Compare)
 	now = slices.Compact(now)
-	now = now[:min(len(now), mostEndpoints, mostOfAll-r.all)]
+	now = now[:min(len(now), mostEndpoints, mostInAll-r.all)]
 	r.all += len(now)
 	return now
 }

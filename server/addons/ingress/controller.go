@@ -60,7 +60,7 @@ type Options struct {
 	// nil means that it is.
 	Owner func(netip.Addr) string
 	Owned func() bool
-	// Keep is how long a host stays with a space that names it no more, as while an Ingress is replaced: a minute if
+	// Keep is how long a host stays with a space that names it no more, as while an Ingress is replaced; keptFor if
 	// it is 0.
 	Keep time.Duration
 	Log  *logrus.Entry
@@ -90,8 +90,8 @@ type Controller struct {
 // contents are the Ingresses of a space, whatever their class.
 type contents map[string]*networkingv1.Ingress
 
-// New returns the controller.
-func New(o Options) *Controller {
+// withDefaults fills in what may be left out.
+func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
@@ -102,6 +102,12 @@ func New(o Options) *Controller {
 		o.Owned = func() bool { return true }
 	}
 	o.Keep = cmp.Or(o.Keep, keptFor)
+	return o
+}
+
+// New returns the controller.
+func New(o Options) *Controller {
+	o = o.withDefaults()
 	c := &Controller{Options: o, wake: make(chan struct{}, 1)}
 	c.reset()
 	return c
@@ -258,7 +264,7 @@ func (c *Controller) view(tenant string) view {
 		refuse: func(host string) string {
 			return c.locked(func() string { return c.policy.refuse(tenant, host) })
 		},
-		taken: func(host string) string {
+		takenBy: func(host string) string {
 			return c.locked(func() string { return c.holders.takenFrom(tenant, host, c.policy) })
 		},
 		holds: func(host string) bool {
@@ -267,7 +273,7 @@ func (c *Controller) view(tenant string) view {
 		owns: func(addr netip.Addr) bool { return c.Owner(addr) == tenant },
 	}
 	if was := c.results[tenant]; was != nil {
-		v.parsed = was.parsed
+		v.before = was.parsed
 	}
 	if of := c.spaces[tenant]; of != nil {
 		for _, ingress := range *of {

@@ -12,5 +12,5 @@
 // of a tenant are addresses of its living pods. What a tenant writes costs its own rounds: what a space has
 // beyond its bounds is left out and said.
 //
-// Only server and server/nodeapi may import it. Of Kubernetes it imports client-go only.
+// Only server, server/addons and server/nodeapi may import it. Of Kubernetes it imports client-go only.
 package ingress

@@ -66,33 +66,14 @@ func (p *policy) set(tenant string, entries []string) bool {
 	return true
 }
 
-// entriesOver yields the entries that would cover a host, without Everything.
-func entriesOver(host string, yield func(entry string) bool) {
-	if host == anyHost {
-		return
-	}
-	if !yield(host) {
-		return
-	}
-	for rest := strings.TrimPrefix(host, "*."); ; {
-		if host != rest && !yield("*."+rest) { // a wildcard covers itself
-			return
-		}
-		_, next, ok := strings.Cut(rest, ".")
-		if !ok {
-			return
-		}
-		rest, host = next, ""
-	}
-}
-
 // names reports whether a tenant's own entries name a host, and do not only allow everything.
-func (p *policy) names(tenant, host string) (does bool) {
-	entriesOver(host, func(entry string) bool {
-		does = p.reserved[entry][tenant]
-		return !does
-	})
-	return does
+func (p *policy) names(tenant, host string) bool {
+	for entry := range tenantapi.HostEntries(host) {
+		if p.reserved[entry][tenant] {
+			return true
+		}
+	}
+	return false
 }
 
 // refuse says why a space does not get a host; empty if it may have it.
@@ -116,13 +97,10 @@ func (p *policy) refuse(tenant, host string) string {
 		return "a wildcard would take names from other spaces: an administrator of the cluster gives one by " +
 			"spec.hosts of the tenant"
 	}
-	kept := false
-	entriesOver(host, func(entry string) bool {
-		kept = len(p.reserved[entry]) > 0
-		return !kept
-	})
-	if kept {
-		return "it is kept for another space"
+	for entry := range tenantapi.HostEntries(host) {
+		if len(p.reserved[entry]) > 0 {
+			return "it is kept for another space"
+		}
 	}
 	return ""
 }

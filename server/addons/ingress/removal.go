@@ -14,7 +14,7 @@ import (
 // Removal takes back once, where Ingresses are turned off, what the Leader wrote: addresses that
 // take no requests any more, the class that would be the default of new Ingresses, and who has which host.
 func Removal(o Options) component.Component {
-	o = New(o).Options
+	o = o.withDefaults()
 	w := writer{o.Writer, o.Log}
 	return component.Component{Name: Name + "-removal", Run: func(ctx context.Context, ready func()) error {
 		if err := w.takeBack(ctx); err != nil && ctx.Err() == nil {

@@ -21,7 +21,7 @@ const (
 	mostPaths     = 20000
 	mostBackends  = 4000
 	mostEndpoints = 1000    // of a port of a Service
-	mostOfAll     = 20000   // of all of them
+	mostInAll     = 20000   // of all of them
 	mostEntries   = 2000    // of spec.tls
 	mostBytes     = 8 << 20 // of certificates and keys
 	mostProblems  = 20      // that are said of an Ingress
@@ -47,11 +47,11 @@ type view struct {
 	service   func(namespace, name string) *corev1.Service
 	endpoints func(namespace, service string) []*discoveryv1.EndpointSlice
 	secret    func(namespace, name string) *corev1.Secret
-	// parsed are the certificates of the Secrets as they were last time.
-	parsed map[object]parsed
-	// refuse says why the space may not have a host, taken who has it; both are empty if it may have it.
-	refuse func(host string) string
-	taken  func(host string) string
+	// before are the certificates of the Secrets as they were last time.
+	before map[object]parsed
+	// refuse says why the space may not have a host, takenBy who has it; both are empty if it may have it.
+	refuse  func(host string) string
+	takenBy func(host string) string
 	// holds reports whether it has it.
 	holds func(host string) bool
 	// owns reports whether an address is that of a pod of the space.
@@ -195,8 +195,8 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 		if r.want(host) && r.holds(host) {
 			r.held++
 		}
-		if who := r.view.taken(host); who != "" {
-			r.result.taken[host] = true
+		if who := r.takenBy(host); who != "" {
+			r.taken[host] = true
 			r.say(ingress, reasonTaken, "no requests for %s are taken: %s", spelled(host), about(r.tenant, who))
 			continue
 		}
@@ -338,15 +338,15 @@ func (r *resolver) present(ingress *networkingv1.Ingress, host string, c *joinap
 
 // parse is what a Secret has for connections with TLS.
 func (r *resolver) parse(o object) parsed {
-	if p, ok := r.result.parsed[o]; ok {
+	if p, ok := r.parsed[o]; ok {
 		return p
 	}
 	r.uses[o] = true
 	secret := r.secret(o.namespace, o.name)
-	p, ok := r.view.parsed[o]
+	p, ok := r.before[o]
 	if !ok || p.secret != secret {
 		p = parsedOf(secret)
 	}
-	r.result.parsed[o] = p
+	r.parsed[o] = p
 	return p
 }

@@ -207,7 +207,7 @@ func TestACertificateIsReadOnce(t *testing.T) {
 	v := w.view("t1")
 	first := resolve(v)
 	asked, secret := 0, v.secret
-	v.parsed = first.parsed
+	v.before = first.parsed
 	v.secret = func(namespace, name string) *corev1.Secret { asked++; return secret(namespace, name) }
 	second := resolve(v)
 	const id = "default.t1/cert"

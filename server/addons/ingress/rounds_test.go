@@ -172,7 +172,7 @@ func TestBoundsOfASpaceTogether(t *testing.T) {
 		rule("a.x", fmt.Sprintf("Prefix /%d %s:80", i, name))(ingress)
 		w.services = append(w.services, svc("default.t1/"+name, ":80"))
 	}
-	for i := range mostOfAll/mostEndpoints + 5 {
+	for i := range mostInAll/mostEndpoints + 5 {
 		var all []string
 		for j := range mostEndpoints {
 			all = append(all, fmt.Sprintf("10.%d.%d.%d", i, j/250, j%250))
@@ -189,7 +189,7 @@ func TestBoundsOfASpaceTogether(t *testing.T) {
 	for _, b := range r.backends {
 		endpoints += len(b.Endpoints)
 	}
-	if endpoints != mostOfAll || len(r.backends) > mostBackends+1 {
+	if endpoints != mostInAll || len(r.backends) > mostBackends+1 {
 		t.Errorf("%d endpoints of %d backends", endpoints, len(r.backends))
 	}
 	said := strings.Join(r.said(), "\n")

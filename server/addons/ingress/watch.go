@@ -24,14 +24,15 @@ func linesOf(r *result) map[string]*joinapi.IngressLine {
 	if r == nil {
 		return out
 	}
-	for name, h := range r.hosts {
-		out["host "+name] = &joinapi.IngressLine{Host: h}
+	add := func(l *joinapi.IngressLine) { out[l.Key()] = l }
+	for _, h := range r.hosts {
+		add(&joinapi.IngressLine{Host: h})
 	}
-	for id, b := range r.backends {
-		out["backend "+id] = &joinapi.IngressLine{Backend: b}
+	for _, b := range r.backends {
+		add(&joinapi.IngressLine{Backend: b})
 	}
-	for id, c := range r.certificates {
-		out["certificate "+id] = &joinapi.IngressLine{Certificate: c}
+	for _, c := range r.certificates {
+		add(&joinapi.IngressLine{Certificate: c})
 	}
 	return out
 }
@@ -48,17 +49,6 @@ func tenantOf(l *joinapi.IngressLine) string {
 		return l.Certificate.Tenant
 	}
 	return ""
-}
-
-// deletionOf says that what a line told is gone.
-func deletionOf(l *joinapi.IngressLine) joinapi.IngressLine {
-	switch {
-	case l.Host != nil:
-		return joinapi.IngressLine{Host: &joinapi.IngressHost{Name: l.Host.Name, Deleted: true}}
-	case l.Backend != nil:
-		return joinapi.IngressLine{Backend: &joinapi.IngressBackend{ID: l.Backend.ID, Deleted: true}}
-	}
-	return joinapi.IngressLine{Certificate: &joinapi.IngressCertificate{ID: l.Certificate.ID, Deleted: true}}
 }
 
 // replace takes over what became of a space that was something else before.
@@ -175,7 +165,7 @@ func (w *Watch) Next() (lines []joinapi.IngressLine) {
 			}
 		case was != nil:
 			delete(w.told, key)
-			lines = append(lines, deletionOf(was))
+			lines = append(lines, was.Deletion())
 		}
 	}
 	return lines

@@ -20,15 +20,7 @@ type knows map[string]joinapi.IngressLine
 func (k knows) apply(t *testing.T, lines []joinapi.IngressLine) {
 	t.Helper()
 	for _, l := range lines {
-		key, deleted := "", false
-		switch {
-		case l.Host != nil:
-			key, deleted = "host "+l.Host.Name, l.Host.Deleted
-		case l.Backend != nil:
-			key, deleted = "backend "+l.Backend.ID, l.Backend.Deleted
-		case l.Certificate != nil:
-			key, deleted = "certificate "+l.Certificate.ID, l.Certificate.Deleted
-		}
+		key, deleted := l.Key(), l.IsDeletion()
 		if _, had := k[key]; deleted && !had {
 			t.Errorf("%s is gone, and was never told", key)
 		}

@@ -21,7 +21,7 @@ func (g permits) checkHosts(ctx context.Context, tenant string, ingress, old *ne
 	had := hostsOf(old)
 	for _, host := range hostsOf(ingress) {
 		if slices.ContainsFunc(had, func(h hostOf) bool { return h.name == host.name }) ||
-			slices.ContainsFunc(allowed, func(entry string) bool { return allowsHost(entry, host.name) }) {
+			allowsHost(allowed, host.name) {
 			continue
 		}
 		what := fmt.Sprintf("%s is %q", host.field, host.name)
@@ -34,12 +34,13 @@ func (g permits) checkHosts(ctx context.Context, tenant string, ingress, old *ne
 }
 
 // allowsHost reports whether an entry of a list allows a host.
-func allowsHost(entry, host string) bool {
-	if entry == host {
-		return true
+func allowsHost(allowed []string, host string) bool {
+	for entry := range tenantapi.HostEntries(host) {
+		if slices.Contains(allowed, entry) {
+			return true
+		}
 	}
-	below, ok := strings.CutPrefix(entry, "*.")
-	return ok && strings.HasSuffix(host, "."+below)
+	return false
 }
 
 // hostOf is a host with the field that names it.
