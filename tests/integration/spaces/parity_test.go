@@ -144,12 +144,17 @@ func newParityRun(t *testing.T) *parityRun {
 	for _, s := range []*paritySide{run.sides[0], run.sides[1], other} {
 		fillParity(t, s, run.resources)
 	}
+	run.dropRepairs()
+	return run
+}
+
+// dropRepairs deletes the events that may be in one space only: left out of a list, they are still in its pages.
+func (run *parityRun) dropRepairs() {
 	for _, s := range run.sides {
 		for _, ns := range parityNamespaces() {
-			s.must(t, http.MethodDelete, "/api/v1/namespaces/"+ns+"/events?fieldSelector=reason="+parityRepair, "")
+			s.must(run.t, http.MethodDelete, "/api/v1/namespaces/"+ns+"/events?fieldSelector=reason="+parityRepair, "")
 		}
 	}
-	return run
 }
 
 // resource finds one by what it is called.
@@ -219,7 +224,7 @@ func (run *parityRun) compare(r *parityRequest) {
 	var pair *parityPair
 	var differences []difference
 	var met []string
-	begun := time.Now()
+	begun, dropped := time.Now(), false
 	for {
 		var err error
 		if pair, err = run.both(ctx, r); err != nil {
@@ -233,6 +238,10 @@ func (run *parityRun) compare(r *parityRequest) {
 		// What is read may have changed in between.
 		if len(differences) == 0 || r.changes || time.Since(begun) > paritySettles {
 			break
+		}
+		if !dropped && r.resource != nil && r.resource.name == "events" {
+			dropped = true
+			run.dropRepairs()
 		}
 	}
 	run.mu.Lock()
