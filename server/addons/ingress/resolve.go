@@ -96,11 +96,10 @@ type resolver struct {
 	*result
 	paths map[string]map[joinapi.IngressPath]bool // by host, without backends
 	count int
-	said  map[string]map[problem]bool // what is in problems
 	// waiting are the Ingresses with hosts that the space might have and does not, and held is how many it has.
 	waiting []*networkingv1.Ingress
 	held    int
-	// endpoints, entries and bytes are how many there are.
+	// all is how many endpoints there are, entries of spec.tls, and bytes of certificates.
 	all, entries, bytes int
 	// looked is how many hosts were looked at, and worked how many endpoints and ports of slices.
 	looked, worked int
@@ -125,7 +124,7 @@ func (r *result) waitsFor(freed []string) bool {
 // resolve says what becomes of a space.
 func resolve(v view) *result {
 	r := &resolver{view: v, paths: map[string]map[joinapi.IngressPath]bool{},
-		said: map[string]map[problem]bool{}, read: map[*discoveryv1.EndpointSlice]*readSlice{},
+		read:  map[*discoveryv1.EndpointSlice]*readSlice{},
 		found: map[string]bool{}}
 	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
 		certificates: map[string]*joinapi.IngressCertificate{}, served: map[string]bool{},
@@ -170,12 +169,7 @@ func (r *resolver) say(ingress *networkingv1.Ingress, reason, format string, arg
 	if len(r.problems[key]) >= mostProblems {
 		return
 	}
-	p := problem{reason, fmt.Sprintf(format, args...)}
-	if r.said[key] == nil {
-		r.said[key] = map[problem]bool{}
-	}
-	if !r.said[key][p] {
-		r.said[key][p] = true
+	if p := (problem{reason, fmt.Sprintf(format, args...)}); !slices.Contains(r.problems[key], p) {
 		r.problems[key] = append(r.problems[key], p)
 	}
 }
