@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // Two tenants. No host and no certificate of a test has the name of one in it.
@@ -295,12 +296,11 @@ func (i *ingressTest) testBalancers(t *testing.T) {
 		i.waitPodOf(t, i.far, host, "far")
 		i.waitPodOf(t, i.near, host, "near")
 
-		s, err := c.client.CoreV1().Services(i.ns).Get(t.Context(), s.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyCluster, 0
-		if _, err := c.client.CoreV1().Services(i.ns).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		if _, err := rewrite.Object(t.Context(), c.client.CoreV1().Services(i.ns), s.Name,
+			func(s *corev1.Service) {
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+				s.Spec.HealthCheckNodePort = 0
+			}); err != nil {
 			t.Fatal(err)
 		}
 		c.waitIngress(t, i.ns, "balancer", i.near, i.far)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // What a server carries, on two nodes, seen from a machine that is neither.
@@ -172,13 +173,8 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 		waitFrom(t, outside, far, 83, "/hostname", "mine")
 	})
 	t.Run("a port of the node by a change", func(t *testing.T) {
-		mine, err := tenant.client.CoreV1().Services("default").Get(t.Context(), "mine", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mine.Spec.Ports[0].Port = 22
-		if _, err := tenant.client.CoreV1().Services("default").Update(t.Context(), mine,
-			metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := rewrite.Object(t.Context(), tenant.client.CoreV1().Services("default"), "mine",
+			func(mine *corev1.Service) { mine.Spec.Ports[0].Port = 22 }); !apierrors.IsForbidden(err) {
 			t.Errorf("a Service with addresses gets port 22: %v", err)
 		}
 	})
@@ -191,12 +187,9 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 		waitFrom(t, outside, far, 81, "/client", outside.IP.String())
 	})
 	t.Run("another type", func(t *testing.T) {
-		s, err := c.client.CoreV1().Services(ns).Get(t.Context(), "local", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""
-		if _, err := c.client.CoreV1().Services(ns).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		if _, err := rewrite.Object(t.Context(), c.client.CoreV1().Services(ns), "local", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""
+		}); err != nil {
 			t.Fatal(err)
 		}
 		c.waitIngress(t, ns, "local")

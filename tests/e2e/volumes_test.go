@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // claim asks for a volume of the default class.
@@ -161,16 +162,14 @@ func (c *cluster) testVolumeOfTenant(t *testing.T, volume *corev1.PersistentVolu
 			t.Error("another tenant sees the volume")
 		}
 	}
-	forgotten := volume.DeepCopy()
-	forgotten.Finalizers = nil
-	if _, err := c.client.CoreV1().PersistentVolumes().Update(t.Context(), forgotten,
-		metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := rewrite.Object(t.Context(), c.client.CoreV1().PersistentVolumes(), volume.Name,
+		func(forgotten *corev1.PersistentVolume) { forgotten.Finalizers = nil }); !apierrors.IsForbidden(err) {
 		t.Errorf("the tenant takes the finalizers off: %v", err)
 	}
-	labelled := volume.DeepCopy()
-	labelled.Labels = map[string]string{"color": "green"}
-	if _, err := c.client.CoreV1().PersistentVolumes().Update(t.Context(), labelled,
-		metav1.UpdateOptions{}); err != nil {
+	if _, err := rewrite.Object(t.Context(), c.client.CoreV1().PersistentVolumes(), volume.Name,
+		func(labelled *corev1.PersistentVolume) {
+			labelled.Labels = map[string]string{"color": "green"}
+		}); err != nil {
 		t.Errorf("the tenant labels the volume: %v", err)
 	}
 	forged := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "forged", Annotations: volume.Annotations},

@@ -23,6 +23,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
+	"github.com/a4s-io/a4s/tests/rewrite"
 	"github.com/a4s-io/a4s/tests/sizes"
 )
 
@@ -219,12 +220,12 @@ func TestCopiesOfNodes(t *testing.T) {
 	part("heartbeats write nothing", func(t *testing.T) {
 		was := getNode(t, tp.admin, "n1").ResourceVersion
 		for i := range 5 {
-			n := getNode(t, rp1.admin, "n1")
-			for j := range n.Status.Conditions {
-				at := time.Now().Add(time.Duration(i+1) * time.Second)
-				n.Status.Conditions[j].LastHeartbeatTime = metav1.NewTime(at)
-			}
-			if _, err := rp1.admin.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			if _, err := rewrite.Status(t.Context(), rp1.admin.CoreV1().Nodes(), "n1", func(n *corev1.Node) {
+				for j := range n.Status.Conditions {
+					at := time.Now().Add(time.Duration(i+1) * time.Second)
+					n.Status.Conditions[j].LastHeartbeatTime = metav1.NewTime(at)
+				}
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -40,6 +40,7 @@ import (
 	tenantregistry "github.com/a4s-io/a4s/server/tenancy/tenants/registry"
 	"github.com/a4s-io/a4s/tests/plainetcd"
 	"github.com/a4s-io/a4s/tests/planes"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // importerUser is what storage of nodes knows the importer by.
@@ -280,13 +281,14 @@ func node(name, cpu string) *corev1.Node {
 // register makes a node as a kubelet does, ready at once.
 func (p *plane) register(t *testing.T, n *corev1.Node) *corev1.Node {
 	t.Helper()
-	made, err := p.admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// Admission gives new nodes a taint, which a controller would take away.
-	made.Spec.Taints = nil
-	if made, err = p.admin.CoreV1().Nodes().Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+	made, err := rewrite.Object(t.Context(), p.admin.CoreV1().Nodes(), n.Name, func(made *corev1.Node) {
+		made.Spec.Taints = nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return made

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // TestFirstListOfAVersion: who has just defined a version of a custom resource lists and
@@ -21,18 +21,12 @@ func TestFirstListOfAVersion(t *testing.T) {
 	for _, s := range []*space{p.bareTenant(t, "a"), p.as(t, "system", p.Admin)} {
 		gvr := s.define(t, definition("first."+s.name+".example.com"))
 		for _, version := range []string{"v2", "v3", "v4"} {
-			// Controllers write to the CRD, too.
-			if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-				crd, err := s.definitions(t).Get(t.Context(), "foos."+gvr.Group, metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				added := *crd.Spec.Versions[0].DeepCopy()
-				added.Name, added.Storage = version, false
-				crd.Spec.Versions = append(crd.Spec.Versions, added)
-				_, err = s.definitions(t).Update(t.Context(), crd, metav1.UpdateOptions{})
-				return err
-			}); err != nil {
+			if _, err := rewrite.Object(t.Context(), s.definitions(t), "foos."+gvr.Group,
+				func(crd *apiextensionsv1.CustomResourceDefinition) {
+					added := *crd.Spec.Versions[0].DeepCopy()
+					added.Name, added.Storage = version, false
+					crd.Spec.Versions = append(crd.Spec.Versions, added)
+				}); err != nil {
 				t.Fatal(err)
 			}
 			path := "/apis/" + gvr.Group + "/" + version + "/foos"

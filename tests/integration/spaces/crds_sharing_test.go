@@ -19,6 +19,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 const (
@@ -129,12 +130,9 @@ func testRange(t *testing.T, p *plane, system, a, b *space, group string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := tenants.Get(ctx, "b", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant.Labels = map[string]string{"tier": "gold"}
-	if _, err := tenants.Update(ctx, tenant, metav1.UpdateOptions{}); err != nil {
+	if _, err := rewrite.Object(ctx, tenants, "b", func(tenant *tenantapi.Tenant) {
+		tenant.Labels = map[string]string{"tier": "gold"}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := system.share(t, name,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // takerAddress is that of a node that takes requests.
@@ -22,16 +23,16 @@ const takerAddress = "192.0.2.80"
 // taker is a node that takes requests for Ingresses.
 func (p *plane) taker(t *testing.T) {
 	t.Helper()
-	node, err := p.admin.CoreV1().Nodes().Create(t.Context(),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "taker"}}, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "taker"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	node.Status = corev1.NodeStatus{
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: takerAddress}},
-	}
-	if _, err := p.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := rewrite.Status(t.Context(), p.admin.CoreV1().Nodes(), "taker", func(node *corev1.Node) {
+		node.Status = corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: takerAddress}},
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // plantNode makes a node with the word in everything that tenants do not see.
@@ -47,14 +47,8 @@ func plantNode(t *testing.T, p *plane, name, word string) {
 		RuntimeHandlers: []corev1.NodeRuntimeHandler{{Name: word}},
 	}
 	// The controllers of the cluster write in it as soon as it is there.
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		node, err := p.admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	if _, err := rewrite.Status(t.Context(), p.admin.CoreV1().Nodes(), name, func(node *corev1.Node) {
 		node.Status = status
-		_, err = p.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-		return err
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // TestVolumesOfSpaces: a claim is bound to a volume of its own space, although
@@ -140,14 +140,8 @@ func testProvisioned(t *testing.T, p *plane, s *space) {
 	})
 	// A client that writes back what it read changes nothing else.
 	claims := s.client.CoreV1().PersistentVolumeClaims("default")
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its controller may write once more
-		own, err := claims.Get(ctx, "provisioned", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	if _, err := rewrite.Object(ctx, claims, "provisioned", func(own *corev1.PersistentVolumeClaim) {
 		own.Labels = map[string]string{"changed": "yes"}
-		_, err = claims.Update(ctx, own, metav1.UpdateOptions{})
-		return err
 	}); err != nil {
 		t.Errorf("updating the bound claim: %v", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/rewrite"
 )
 
 // thingsOf are the objects of convertedBy in one version.
@@ -302,14 +303,13 @@ func TestForcedDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	// From now on no boat is valid.
-	crd, err := s.definitions(t).Get(ctx, "boats.harbour.example.com", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	root.XValidations = append(root.XValidations, apiextensionsv1.ValidationRule{Rule: "self.metadata.name == 'none'"})
-	root.Required = []string{"never"}
-	if _, err := s.definitions(t).Update(ctx, crd, metav1.UpdateOptions{}); err != nil {
+	if _, err := rewrite.Object(ctx, s.definitions(t), "boats.harbour.example.com",
+		func(crd *apiextensionsv1.CustomResourceDefinition) {
+			root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+			root.XValidations = append(root.XValidations,
+				apiextensionsv1.ValidationRule{Rule: "self.metadata.name == 'none'"})
+			root.Required = []string{"never"}
+		}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the boat to be refused", func(ctx context.Context) (bool, error) {
