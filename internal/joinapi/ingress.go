@@ -74,13 +74,84 @@ type IngressHost struct {
 	Deleted     bool   `json:"deleted,omitempty"`
 }
 
-// IngressPath matches requests by their path.
+// IngressPath matches requests: by their path, and by what else is set.
 type IngressPath struct {
 	// Path is what the path of a request is, if Exact is set, or begins with, element by element.
 	Path  string `json:"path"`
 	Exact bool   `json:"exact,omitempty"`
-	// Backend is an ID.
-	Backend string `json:"backend"`
+	// Method is that of the request.
+	Method string `json:"method,omitempty"`
+	// Headers and Query are what the request has, each of them.
+	Headers []IngressValue `json:"headers,omitempty"`
+	Query   []IngressValue `json:"query,omitempty"`
+	// Scheme is "http" for requests without TLS only, "https" for those with TLS only, "" for both.
+	Scheme string `json:"scheme,omitempty"`
+	// Backend is an ID. If it is empty, Split has where requests go.
+	Backend string `json:"backend,omitempty"`
+	// Split has parts of the requests go to each of its backends. Without a part, or with no weight in any,
+	// requests are answered with 500.
+	Split []IngressPart `json:"split,omitempty"`
+	// Filters change requests and answers.
+	Filters *IngressFilters `json:"filters,omitempty"`
+	// Timeout is how long a request may take until its answer has begun, BackendTimeout how long one endpoint may
+	// take for that; 0 for what the node allows.
+	Timeout        time.Duration `json:"timeout,omitempty"`
+	BackendTimeout time.Duration `json:"backendTimeout,omitempty"`
+}
+
+// IngressValue is the name of a header, of a parameter of the query, or of something alike, and its value.
+type IngressValue struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// IngressPart is a part of the requests.
+type IngressPart struct {
+	// Backend is an ID; "" has requests answered with 500, as for one that does not exist or must not be reached.
+	Backend string `json:"backend,omitempty"`
+	Weight  int32  `json:"weight"`
+	// Filters change what goes to this backend, after those of the path: Request and Response only.
+	Filters *IngressFilters `json:"filters,omitempty"`
+}
+
+// IngressFilters change a request, and its answer.
+type IngressFilters struct {
+	Request  *IngressHeaders  `json:"request,omitempty"`
+	Response *IngressHeaders  `json:"response,omitempty"`
+	Redirect *IngressRedirect `json:"redirect,omitempty"`
+	Rewrite  *IngressRewrite  `json:"rewrite,omitempty"`
+}
+
+// IngressHeaders is what becomes of headers.
+type IngressHeaders struct {
+	// Set replaces headers, Add adds values.
+	Set    []IngressValue `json:"set,omitempty"`
+	Add    []IngressValue `json:"add,omitempty"`
+	Remove []string       `json:"remove,omitempty"`
+}
+
+// IngressRedirect answers requests with another URL. What is empty is as in the request.
+type IngressRedirect struct {
+	Scheme string `json:"scheme,omitempty"`
+	Host   string `json:"host,omitempty"`
+	// Port is that of the scheme if there is one here, else that at which the request came.
+	Port   int32              `json:"port,omitempty"`
+	Path   *IngressPathChange `json:"path,omitempty"`
+	Status int                `json:"status"`
+}
+
+// IngressRewrite changes what the backend sees as the host and the path of a request.
+type IngressRewrite struct {
+	Host string             `json:"host,omitempty"`
+	Path *IngressPathChange `json:"path,omitempty"`
+}
+
+// IngressPathChange puts something in the place of a path. One of its fields is set.
+type IngressPathChange struct {
+	// Full is the path from now on.
+	Full *string `json:"full,omitempty"`
+	// Prefix is in the place of IngressPath.Path, of one that is not Exact.
+	Prefix *string `json:"prefix,omitempty"`
 }
 
 // Protocols of an IngressBackend.

@@ -94,7 +94,7 @@ const (
 type resolver struct {
 	view
 	*result
-	paths map[string]map[joinapi.IngressPath]bool // by host, without backends
+	paths map[string]map[string]bool // by host, as matchOf spells them
 	count int
 	// waiting are the Ingresses with hosts that the space might have and does not, and held is how many it has.
 	waiting []*networkingv1.Ingress
@@ -123,7 +123,7 @@ func (r *result) waitsFor(freed []string) bool {
 
 // resolve says what becomes of a space.
 func resolve(v view) *result {
-	r := &resolver{view: v, paths: map[string]map[joinapi.IngressPath]bool{},
+	r := &resolver{view: v, paths: map[string]map[string]bool{},
 		read:  map[*discoveryv1.EndpointSlice]*readSlice{},
 		found: map[string]bool{}}
 	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
@@ -159,6 +159,18 @@ func byPrecedence(a, b joinapi.IngressPath) int {
 	}
 	return cmp.Or(cmp.Compare(len(b.Path), len(a.Path)), cmp.Compare(exactFirst(a), exactFirst(b)),
 		cmp.Compare(a.Path, b.Path))
+}
+
+// matchOf spells what requests a path matches.
+func matchOf(p *joinapi.IngressPath) string {
+	how := "prefix "
+	if p.Exact {
+		how = "exact "
+	}
+	if p.Method == "" && p.Scheme == "" && len(p.Headers) == 0 && len(p.Query) == 0 {
+		return how + p.Path
+	}
+	return fmt.Sprintf("%s%q %s %s %q %q", how, p.Path, p.Method, p.Scheme, p.Headers, p.Query)
 }
 
 func ingressKey(ingress *networkingv1.Ingress) string { return ingress.Namespace + "/" + ingress.Name }
@@ -218,7 +230,7 @@ func (r *resolver) want(host string) bool {
 	if _, ok := r.paths[host]; ok {
 		return false
 	}
-	r.paths[host] = map[joinapi.IngressPath]bool{}
+	r.paths[host] = map[string]bool{}
 	r.wants = append(r.wants, host)
 	return true
 }
@@ -245,7 +257,8 @@ func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.Ingres
 func (r *resolver) path(
 	ingress *networkingv1.Ingress, host string, path joinapi.IngressPath, to *networkingv1.IngressBackend,
 ) {
-	if r.paths[host][path] {
+	match := matchOf(&path)
+	if r.paths[host][match] {
 		r.served[ingressKey(ingress)] = true // by an older one, which has it
 		return
 	}
@@ -254,7 +267,7 @@ func (r *resolver) path(
 			"rest is left out", mostPaths)
 		return
 	}
-	r.paths[host][path] = true
+	r.paths[host][match] = true
 	at := r.hosts[host]
 	if at == nil {
 		at = &joinapi.IngressHost{Name: host, Tenant: r.tenant}
