@@ -219,7 +219,7 @@ func TestAHostThatMoves(t *testing.T) {
 func TestAWatchEndsWithTheController(t *testing.T) {
 	c := still(node("n", nil))
 	w := watching(t, c, "n")
-	c.reset()
+	c.reset(nil)
 	<-w.Done()
 	if _, ok := c.Watch("n"); ok {
 		t.Error("one begins while nothing is known")
