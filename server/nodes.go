@@ -78,12 +78,14 @@ func (n nodes) start(ctx context.Context, group *component.Group) {
 }
 
 // writer is what one server does about Ingresses. client sees the tenants of all groups.
-func (n nodes) writer(client func() (kubernetes.Interface, error)) (component.Component, error) {
+func (n nodes) writer(
+	client func() (kubernetes.Interface, error), objects dynamic.Interface,
+) (component.Component, error) {
 	if n.ingress != nil {
 		return n.ingress.Leader(), nil
 	}
 	own, err := client()
-	return ingress.Removal(ingress.Options{Client: own}), err
+	return ingress.Removal(ingress.Options{Client: own, Objects: objects}), err
 }
 
 // nodeAPI serves what nodes and joining servers call, on the port of the API

@@ -349,7 +349,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	credentials.Lives(s.lives, max(pki.LeafLife, s.renewal.life()))
 	group.Start(ctx, leader.Only(component.Running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
-	writer, err := forNodes.writer(everything.Client)
+	writer, err := forNodes.writer(everything.Client, objects)
 	if err != nil {
 		return nil, err
 	}

@@ -88,12 +88,21 @@ func watchKinds(ctx context.Context, client dynamic.Interface, running *sync.Wai
 			return nil, false, err
 		}
 		see := func(obj any) {
-			if crd, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			if crd, ok := obj.(*metav1.PartialObjectMetadata); ok && crd.Name == resource+"."+gatewayv1.GroupName {
 				w.set(resource, crd.Labels[servedVersion])
 			}
 		}
 		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see,
-			UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: func(any) { w.set(resource, "") }})
+			UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: func(obj any) {
+				if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+					obj = t.Obj
+				}
+				if crd, ok := obj.(*metav1.PartialObjectMetadata); ok {
+					crd = crd.DeepCopy()
+					crd.Labels = nil
+					see(crd)
+				}
+			}})
 		if err != nil {
 			return nil, false, err
 		}

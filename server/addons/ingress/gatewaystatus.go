@@ -155,8 +155,8 @@ func (l *Leader) patchStatus(
 	}
 	_, err = l.c.Objects.Resource(api.resource(resource)).Namespace(of.GetNamespace()).Patch(ctx, of.GetName(),
 		types.MergePatchType, text, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) {
-		return nil // it is gone, or another one, which is looked at by itself
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil // it is gone, or another one, which is looked at by itself; or of a CRD that has no such status
 	}
 	if err != nil {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", resource, of.GetNamespace(), of.GetName(), err)

@@ -128,7 +128,7 @@ func (r *result) waitsFor(freed []string) bool {
 		hosts[host] = true
 	}
 	for host := range r.taken {
-		if hosts[host] || hosts[wildcardOver(host)] {
+		if hosts[host] || slices.ContainsFunc(wildcardsOver(host), func(over string) bool { return hosts[over] }) {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package ingress
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -82,6 +83,9 @@ func (r *resolver) route(name types.NamespacedName, rules []*gateway.Rule) {
 			continue
 		}
 		r.path(from, rule.Host, rule.Path, func(p *joinapi.IngressPath) { r.split(from, rule, p) })
+		if at := r.hosts[rule.Host]; at != nil {
+			at.Deep = strings.HasPrefix(rule.Host, "*.")
+		}
 	}
 	if waits {
 		r.waiting = append(r.waiting, from)
