@@ -40,11 +40,15 @@ const (
 	ownersEvery = time.Second
 )
 
-// Tenants know what spec.hosts of tenants say.
+// Tenants know what spec.hosts and spec.scheduling of tenants say.
 type Tenants interface {
 	// FollowHosts calls changed with each tenant that has hosts, and again when they change; without hosts it has
 	// none any more. It returns when all were told that there are; known is false if ctx ended before.
 	FollowHosts(ctx context.Context, changed func(tenant string, hosts []string)) (stop func(), known bool)
+	// KeptFrom reports whether a node with these labels is for others than a tenant alone, and KeptVersion changes with
+	// what it says.
+	KeptFrom(tenant string, node map[string]string) bool
+	KeptVersion() uint64
 }
 
 // Options is what a Controller works with.
@@ -126,7 +130,7 @@ func (c *Controller) reset(api gatewayAPI) {
 	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
 	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
 	c.rests, c.now = map[string]time.Time{}, ""
-	c.objects, c.nodes, c.told, c.gateways = objects{}, newTakers(), newPublished(), newGateways(api)
+	c.objects, c.nodes, c.told, c.gateways = objects{}, newTakers(c.Tenants), newPublished(), newGateways(api)
 }
 
 // mark asks for a round.
@@ -283,7 +287,7 @@ func (c *Controller) view(tenant string) view {
 	v.routes = c.gateways.view(tenant)
 	v.routes.ours = c.ours(tenant)
 	v.routes.labels = c.labels
-	for _, at := range c.nodes.addresses() {
+	for _, at := range c.nodes.addresses(tenant) {
 		v.routes.addresses = append(v.routes.addresses, at.IP)
 	}
 	if of := c.spaces[tenant]; of != nil {
@@ -419,7 +423,7 @@ func (c *Controller) run(ctx context.Context, api gatewayAPI) error {
 	c.begin(rest)
 	var others sync.WaitGroup
 	defer others.Wait()
-	others.Go(func() { repeat(ctx, ownersEvery, c.checkOwners) })
+	others.Go(func() { repeat(ctx, ownersEvery, func() { c.checkOwners(); c.checkKept() }) })
 	for {
 		began := time.Now()
 		again := c.round()

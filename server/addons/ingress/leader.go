@@ -327,7 +327,7 @@ func (l *Leader) contested(freed []string) {
 // status writes the addresses and what is wrong into the Ingresses of a space.
 func (l *Leader) status(ctx context.Context, tenant string) error {
 	l.c.mu.Lock()
-	r, addresses := l.c.results[tenant], l.c.nodes.addresses()
+	r, addresses := l.c.results[tenant], l.c.nodes.addresses(tenant)
 	var routed gatewayObjects
 	if l.c.known {
 		routed = l.c.gateways.objects(tenant)

@@ -232,7 +232,9 @@ func (c observer) seeService(service *corev1.Service, deleted bool) {
 
 func (c observer) seeNode(node *corev1.Node, deleted bool) {
 	if c.nodes.set(node, deleted) {
-		c.told.look(c.nodes.choose(c.Partition))
+		changed := c.nodes.choose(c.Partition)
+		changed[node.Name] = true // its labels say for whom it is
+		c.told.look(changed)
 		c.addressesChanged()
 	}
 }
