@@ -73,18 +73,13 @@ func (g *gateways) any() bool {
 	return false
 }
 
-// labels are those of a namespace, in the words of its space.
+// labels are those of a namespace.
 func (g *gateways) labels(name string) (map[string]string, bool) {
 	found := find[corev1.Namespace](g.namespaces, "", name)
 	if found == nil {
 		return nil, false
 	}
-	out := map[string]string{}
-	for key, value := range found.Labels {
-		out[key] = value
-	}
-	_, out[corev1.LabelMetadataName] = space.SplitNamespace(name)
-	return out, true
+	return found.Labels, true
 }
 
 // view is what a space is resolved from, besides its Ingresses.
