@@ -12,7 +12,6 @@ const mostGranted = 16
 // Kinds of references that grants are looked up for.
 const (
 	kindGateway = "Gateway"
-	kindRoute   = "HTTPRoute"
 	kindService = "Service"
 	kindSecret  = "Secret"
 )

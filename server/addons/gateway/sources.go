@@ -64,9 +64,9 @@ func (r *resolver) selectorOf(s *sources, of *metav1.LabelSelector) problem {
 	return problem{}
 }
 
-// takes reports whether a listener takes routes of a namespace.
-func (r *resolver) takes(g *gateway, l *listener, namespace string) bool {
-	if len(l.kinds) == 0 {
+// takes reports whether a listener takes routes of a kind and a namespace.
+func (r *resolver) takes(g *gateway, l *listener, kind, namespace string) bool {
+	if !l.takesKind(kind) {
 		return false
 	}
 	s := &l.sources
