@@ -11,6 +11,10 @@ const PathIngress = Prefix + "ingress"
 // IngressAlive is how often a stream of IngressLines has a batch at least.
 const IngressAlive = 20 * time.Second
 
+// NodeTakesIngress is the type of the condition of a Node that is False while it takes no requests for Ingresses
+// although it should; there is none otherwise.
+const NodeTakesIngress = "TakesIngress"
+
 // IngressLine is one line of what a server tells a node that takes requests for Ingresses: hosts,
 // and what these name. One of its fields is set. A line with Complete ends a batch: what came since
 // the one before is one change, and the first batch is everything. A batch that has nothing else
