@@ -72,7 +72,8 @@ type IngressHost struct {
 	Deep bool `json:"deep,omitempty"`
 	// Tenant is whose the host is, "system" for the system space.
 	Tenant string `json:"tenant,omitempty"`
-	// Paths are in the order in which they are tried: the first that matches a request has it.
+	// Paths are in the order in which they are tried: the first that matches a request has it. Without any, the host
+	// is for certificates only: its requests are those of the next wider host.
 	Paths []IngressPath `json:"paths,omitempty"`
 	// Certificate is the ID of the one that connections with TLS get; without it they get one that
 	// nobody signed.

@@ -56,7 +56,7 @@ type View struct {
 type Result struct {
 	// Rules are in the order of age of their routes.
 	Rules []Rule
-	// Certificates are one for each host that has rules for TLS, in the order of the hosts.
+	// Certificates are one for each host that has rules for TLS, or a listener with TLS, in the order of the hosts.
 	Certificates []Certificate
 	// Gateways has the whole status of each Gateway of this controller.
 	Gateways map[types.NamespacedName]*gatewayv1.GatewayStatus
@@ -135,7 +135,7 @@ func Resolve(v View) *Result {
 	for _, g := range order {
 		r.out.Gateways[g.name] = r.statusOf(g)
 	}
-	r.certify()
+	r.certify(order)
 	return r.out
 }
 
