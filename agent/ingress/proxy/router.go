@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/http"
 	"path"
 	"strings"
 
@@ -11,42 +12,66 @@ import (
 type host struct {
 	tenant      *tenant
 	certificate string
-	// exact has the backends of exact paths.
-	exact map[string]string
+	// exact has the routes of exact paths.
+	exact map[string]routes
 	// prefixes has those of the others. Its deepest match is the longest prefix.
 	prefixes element
 }
 
 // element is a place in the tree of prefixes, one level an element of a path.
 type element struct {
-	// backend is that of the prefix that ends here.
-	backend  string
-	ends     bool
+	// above is nil for the root.
+	above    *element
 	children map[string]*element
+	// routes are those of the prefix that ends here.
+	routes routes
 }
 
+// routes are those of one path, in the order in which they are tried. Only the last may have no conditions.
+type routes []*route
+
 // newHost sorts the paths of a host. The server sends longer ones before shorter ones, and of two
-// that are alike the exact one first, so the first match is what find finds: the exact path, or
-// else the longest prefix.
+// that are alike the exact one first, so the first match is what find finds: that of the exact path,
+// or else of the longest prefix.
 func newHost(told *joinapi.IngressHost, of *tenant) *host {
-	h := &host{tenant: of, certificate: told.Certificate, exact: map[string]string{}}
-	for _, p := range told.Paths {
-		if !p.Exact {
-			h.prefixes.add(strings.Trim(p.Path, "/"), p.Backend)
-		} else if _, found := h.exact[p.Path]; !found {
-			h.exact[p.Path] = p.Backend
+	h := &host{tenant: of, certificate: told.Certificate, exact: map[string]routes{}}
+	for i := range told.Paths {
+		if p := &told.Paths[i]; p.Exact {
+			h.exact[p.Path] = h.exact[p.Path].with(p)
+		} else {
+			e := h.prefixes.at(strings.Trim(p.Path, "/"))
+			e.routes = e.routes.with(p)
 		}
 	}
 	return h
 }
 
-func (e *element) add(rest, backend string) {
+// with has one more route, unless no request is left for it.
+func (r routes) with(told *joinapi.IngressPath) routes {
+	if n := len(r); n > 0 && r[n-1].conditions == nil {
+		return r
+	}
+	return append(r, newRoute(told))
+}
+
+// match returns the first route that has a request, or nil.
+func (r routes) match(a *asked) *route {
+	for _, route := range r {
+		if route.conditions.match(a) {
+			return route
+		}
+	}
+	return nil
+}
+
+// at returns the place of a prefix.
+func (e *element) at(rest string) *element {
 	for rest != "" {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
 		child := e.children[name]
 		if child == nil {
-			child = &element{}
+			child = &element{above: e}
 			if e.children == nil {
 				e.children = map[string]*element{}
 			}
@@ -54,29 +79,32 @@ func (e *element) add(rest, backend string) {
 		}
 		e = child
 	}
-	if !e.ends {
-		e.ends, e.backend = true, backend
-	}
+	return e
 }
 
-func (e *element) find(rest string) (backend string, found bool) {
-	for {
-		if e.ends {
-			backend, found = e.backend, true
-		}
-		if rest == "" {
-			return backend, found
-		}
+// find returns the route of the longest prefix that has a request with this path, or nil.
+func (e *element) find(rest string, a *asked) *route {
+	for rest != "" {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		if e = e.children[name]; e == nil {
-			return backend, found
+		child := e.children[name]
+		if child == nil {
+			break
+		}
+		e = child
+	}
+	for ; e != nil; e = e.above {
+		if route := e.routes.match(a); route != nil {
+			return route
 		}
 	}
+	return nil
 }
 
-// find returns the ID of the backend for the decoded path of a request.
-func (h *host) find(requested string) (backend string, found bool) {
+// find returns the route that has a request, or nil.
+func (h *host) find(r *http.Request) *route {
+	a := asked{Request: r}
+	requested := r.URL.Path
 	if requested == "" { // of "GET http://host"
 		requested = "/"
 	}
@@ -85,10 +113,10 @@ func (h *host) find(requested string) (backend string, found bool) {
 	if strings.HasSuffix(requested, "/") && cleaned != "/" {
 		whole += "/" // an exact path differs by it
 	}
-	if backend, found = h.exact[whole]; found {
-		return backend, true
+	if route := h.exact[whole].match(&a); route != nil {
+		return route
 	}
-	return h.prefixes.find(cleaned[1:])
+	return h.prefixes.find(cleaned[1:], &a)
 }
 
 // host returns the host with a name as hostName returns it, or nil.

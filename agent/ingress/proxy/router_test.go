@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -15,6 +16,14 @@ func prefix(path string) joinapi.IngressPath {
 
 func exact(path string) joinapi.IngressPath {
 	return joinapi.IngressPath{Path: path, Exact: true, Backend: "exact " + path}
+}
+
+// found is the backend of the route that has a request, "" if none has it.
+func found(h *host, r *http.Request) string {
+	if to := h.find(r); to != nil {
+		return to.parts[0].backend
+	}
+	return ""
 }
 
 func TestPaths(t *testing.T) {
@@ -61,9 +70,9 @@ func TestPaths(t *testing.T) {
 		{nil, "/", ""},
 	} {
 		h := newHost(&joinapi.IngressHost{Paths: c.paths}, nil)
-		got, found := h.find(c.requested)
-		if got != c.want || found != (c.want != "") {
-			t.Errorf("%v: %q has %q, %v, want %q", c.paths, c.requested, got, found, c.want)
+		r := &http.Request{URL: &url.URL{Path: c.requested}}
+		if got := found(h, r); got != c.want {
+			t.Errorf("%v: %q has %q, want %q", c.paths, c.requested, got, c.want)
 		}
 	}
 }
@@ -83,7 +92,8 @@ func TestHostName(t *testing.T) {
 func TestHosts(t *testing.T) {
 	w := newWorld(t, Limits{})
 	for _, name := range []string{"foo.com", "*.foo.com", "own.foo.com", ""} {
-		w.tell(site(name, "a", pod(t, says("["+name+"]")))...)
+		id := "[" + name + "]"
+		w.tell(hostLine(name, "a", all(id)), backendLine(id, "a", "", pod(t, says(id))))
 	}
 	c := w.client(nil)
 	for host, want := range map[string]string{
@@ -123,19 +133,32 @@ func TestWhatIsNoRequestForABackend(t *testing.T) {
 	}
 }
 
-// BenchmarkFind shows that neither many paths of a host nor many elements of a request cost much.
+// BenchmarkFind shows that neither many paths of a host nor many elements of a request cost much, and
+// what it costs to try many paths that differ in something else.
 func BenchmarkFind(b *testing.B) {
-	told := &joinapi.IngressHost{}
+	many, alike := &joinapi.IngressHost{}, &joinapi.IngressHost{}
 	for i := range 5000 {
-		told.Paths = append(told.Paths, prefix(fmt.Sprintf("/api/v1/things/%d", i)))
+		many.Paths = append(many.Paths, prefix(fmt.Sprintf("/api/v1/things/%d", i)))
 	}
-	h := newHost(told, nil)
-	for name, requested := range map[string]string{
-		"5000 paths": "/api/v1/things/4711/parts/1", "long path": strings.Repeat("/a", 30000),
+	for i := range 100 {
+		p := prefix("/")
+		p.Headers = []joinapi.IngressValue{{Name: "version", Value: fmt.Sprint(i)}}
+		alike.Paths = append(alike.Paths, p)
+	}
+	for _, c := range []struct {
+		name, requested string
+		in              *joinapi.IngressHost
+	}{
+		{"5000 paths", "/api/v1/things/4711/parts/1", many},
+		{"long path", strings.Repeat("/a", 30000), many},
+		{"100 headers", "/x", alike},
 	} {
-		b.Run(name, func(b *testing.B) {
+		h := newHost(c.in, nil)
+		r := &http.Request{URL: &url.URL{Path: c.requested}, Header: http.Header{"Version": {"99"}}}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				h.find(requested)
+				h.find(r)
 			}
 		})
 	}
