@@ -197,9 +197,12 @@ func (w *world) wrong(r *Result) (wrong []string) {
 			wrong = append(wrong, "host "+c.Host+" has several certificates")
 		}
 	}
+	ours := []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "OverlappingTLSConfig",
+		"PartiallyInvalid"}
 	said := func(of string, list []metav1.Condition) {
 		for _, c := range list {
-			if len(c.Message) > mostMessage || c.Reason == "" || c.LastTransitionTime.IsZero() || len(list) > 8 {
+			if c.LastTransitionTime.IsZero() || c.LastTransitionTime.Nanosecond() != 0 || len(list) > mostConditions ||
+				slices.Contains(ours, c.Type) && (len(c.Message) > mostMessage || c.Reason == "") {
 				wrong = append(wrong, fmt.Sprintf("%s has condition %+v", of, c))
 			}
 		}
