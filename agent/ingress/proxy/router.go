@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"iter"
 	"net/http"
 	"path"
 	"strings"
@@ -12,6 +13,8 @@ import (
 type host struct {
 	tenant      *tenant
 	certificate string
+	// deep is whether a wildcard is for more than one label, and bare whether the host has certificates only.
+	deep, bare bool
 	// exact has the routes of exact paths.
 	exact map[string]routes
 	// prefixes has those of the others. Its deepest match is the longest prefix.
@@ -34,7 +37,8 @@ type routes []*route
 // that are alike the exact one first, so the first match is what find finds: that of the exact path,
 // or else of the longest prefix.
 func newHost(told *joinapi.IngressHost, of *tenant) *host {
-	h := &host{tenant: of, certificate: told.Certificate, exact: map[string]routes{}}
+	h := &host{tenant: of, certificate: told.Certificate, exact: map[string]routes{}, deep: told.Deep,
+		bare: len(told.Paths) == 0}
 	for i := range told.Paths {
 		if p := &told.Paths[i]; p.Exact {
 			h.exact[p.Path] = h.exact[p.Path].with(p)
@@ -119,17 +123,51 @@ func (h *host) find(r *http.Request) *route {
 	return h.prefixes.find(cleaned[1:], &a)
 }
 
-// host returns the host with a name as hostName returns it, or nil.
-func (s *snapshot) host(name string) *host {
-	if h := s.hosts[name]; h != nil {
-		return h
+// named yields the hosts with a name as hostName returns it, the most specific first.
+func (s *snapshot) named(name string) iter.Seq[*host] {
+	return func(yield func(*host) bool) {
+		if h := s.hosts[name]; h != nil && !yield(h) {
+			return
+		}
+		for w := range wildcards(name) {
+			h := s.hosts[w]
+			if h != nil && (h.deep || w[1:] == name[strings.IndexByte(name, '.'):]) && !yield(h) {
+				return
+			}
+		}
+		if h := s.hosts[""]; h != nil && name != "" {
+			yield(h)
+		}
 	}
-	if dot := strings.IndexByte(name, '.'); dot > 0 {
-		if h := s.hosts["*"+name[dot:]]; h != nil {
+}
+
+// mostName is how long the name of a host is.
+const mostName = 253
+
+// wildcards yields those that cover a name, the most specific first.
+func wildcards(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if strings.HasPrefix(name, ".") || len(name) > mostName {
+			return // it is no name, and may be long
+		}
+		for rest := name; ; {
+			dot := strings.IndexByte(rest, '.')
+			if dot < 0 || !yield("*"+rest[dot:]) {
+				return
+			}
+			rest = rest[dot+1:]
+		}
+	}
+}
+
+// host returns the host that has requests for a name as hostName returns it, or nil.
+func (s *snapshot) host(name string) *host {
+	for h := range s.named(name) {
+		if !h.bare {
 			return h
 		}
 	}
-	return s.hosts[""]
+	return nil
 }
 
 // hostName is the name of a host in the form that lines have, from a Host header.

@@ -113,6 +113,32 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestHostsOfTheGatewayAPI: its wildcards are for any number of labels, and a listener can have a certificate before
+// it has routes.
+func TestHostsOfTheGatewayAPI(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for name, deep := range map[string]bool{"*.foo.com": true, "*.b.foo.com": false, "c.d.foo.com": false, "": false} {
+		id := "[" + name + "]"
+		line := hostLine(name, "a", all(id))
+		line.Host.Deep = deep
+		w.tell(line, backendLine(id, "a", "", pod(t, says(id))))
+	}
+	w.tell(hostLine("bare.foo.com", "a"), hostLine("*.bare.foo.com", "b"))
+	c := w.client(nil)
+	for host, want := range map[string]string{
+		"a.foo.com": "[*.foo.com]", "a.b.foo.com": "[*.b.foo.com]", "a.a.b.foo.com": "[*.foo.com]",
+		"c.d.foo.com": "[c.d.foo.com]", "a.c.d.foo.com": "[*.foo.com]", "foo.com": "[]", "com": "[]",
+		"bare.foo.com": "[*.foo.com]", "a.bare.foo.com": "[*.foo.com]", "..foo.com": "[]", "a..foo.com": "[*.foo.com]",
+		strings.Repeat("a.", 20000) + "foo.com": "[]",
+	} {
+		r := request(t, http.MethodGet, "http://proxy.test/x", nil)
+		r.Host = host
+		if resp, body := do(t, c, r); resp.StatusCode != http.StatusOK || body != want {
+			t.Errorf("%.40q: %d %q, want %q", host, resp.StatusCode, body, want)
+		}
+	}
+}
+
 func TestWhatIsNoRequestForABackend(t *testing.T) {
 	at := pod(t, says("served"))
 	w := newWorld(t, Limits{}, hostLine("a.test", "a", prefix("/foo"), exact("/none"), exact("/foreign")),

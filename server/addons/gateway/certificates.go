@@ -93,7 +93,7 @@ func (r *resolver) offer(host string, o *offer) {
 func (r *resolver) certify(all []*gateway) {
 	for _, g := range all {
 		for _, l := range g.listeners {
-			if l.live && l.scheme == schemeHTTPS && !r.verdict(l.host).is() {
+			if l.live && l.certificate != nil && !r.verdict(l.host).is() {
 				r.offer(l.host, &offer{g, l})
 			}
 		}

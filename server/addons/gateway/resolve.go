@@ -110,7 +110,9 @@ type resolver struct {
 }
 
 // Resolve says what a space comes to.
-func Resolve(v View) *Result {
+func Resolve(v View) *Result { return resolve(v).out }
+
+func resolve(v View) *resolver {
 	if v.Now.IsZero() {
 		v.Now = metav1.Unix(0, 0) // the clock is the caller's
 	}
@@ -136,7 +138,7 @@ func Resolve(v View) *Result {
 		r.out.Gateways[g.name] = r.statusOf(g)
 	}
 	r.certify(order)
-	return r.out
+	return r
 }
 
 // object is a pointer to an object of the API.
