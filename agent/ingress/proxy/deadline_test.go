@@ -85,7 +85,9 @@ func TestTimeouts(t *testing.T) {
 // TestAClientThatSendsSlowly gets an answer though it sends no end of the body.
 func TestAClientThatSendsSlowly(t *testing.T) {
 	var asked atomic.Int64
-	for name, path := range map[string]joinapi.IngressPath{"request": limited(short, 0), "backend": limited(0, short)} {
+	for name, path := range map[string]joinapi.IngressPath{
+		"request": limited(short, 0), "backend": limited(0, short),
+	} {
 		for protocol, newPod := range podsOf() {
 			at := newPod(t, silence(t, &asked))
 			w := newWorld(t, Limits{}, hostLine("a.test", "a", path), backendLine("b", "a", protocol, at))
@@ -105,7 +107,7 @@ func TestAClientThatSendsSlowly(t *testing.T) {
 
 // TestAnAnswerThatBeganGoesOn has a body that is longer in coming than both limits.
 func TestAnAnswerThatBeganGoesOn(t *testing.T) {
-	more := make(chan struct{})
+	more := make(chan struct{}, 1)
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		flush := http.NewResponseController(w)
 		io.WriteString(w, "begin ") //nolint:errcheck // the client sees it

@@ -19,8 +19,8 @@ func TestHeaderChanges(t *testing.T) {
 		"nothing": {joinapi.IngressHeaders{}, http.Header{"A": {"1", "2"}, "B": {"3"}}},
 		"set": {joinapi.IngressHeaders{Set: pairs{pair("a", "x"), pair("c", "")}},
 			http.Header{"A": {"x"}, "B": {"3"}, "C": {""}}},
-		"add": {joinapi.IngressHeaders{Add: pairs{pair("b", "x"), pair("c", "y"), pair("c", "z")}},
-			http.Header{"A": {"1", "2"}, "B": {"3", "x"}, "C": {"y", "z"}}},
+		"add": {joinapi.IngressHeaders{Add: pairs{pair("a", "x"), pair("c", "y"), pair("c", "z")}},
+			http.Header{"A": {"1", "2", "x"}, "B": {"3"}, "C": {"y", "z"}}},
 		"remove": {joinapi.IngressHeaders{Remove: []string{"a", "c"}}, http.Header{"B": {"3"}}},
 		"all of them": {joinapi.IngressHeaders{
 			Remove: []string{"a"}, Set: pairs{pair("A", "s")}, Add: pairs{pair("A", "t")},
