@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // TestOneKindForAHost: of an HTTPRoute and a GRPCRoute for the same host of a listener, the older one has it.
@@ -41,7 +44,7 @@ func TestOneKindForAHost(t *testing.T) {
 				}
 				return "{kind: " + kind + ", metadata: {name: r}, spec: {" + refs + spec + "}}"
 			}
-			w := grpcWorldOf(t, c.gateways, route("HTTPRoute", c.http), route("GRPCRoute", c.grpc))
+			w := worldOf(t, "t1", c.gateways, route("HTTPRoute", c.http), route("GRPCRoute", c.grpc))
 			r := w.resolve(t)
 			if got := w.grpcParents(r, "r"); !slices.Equal(got, []string{c.want}) {
 				t.Errorf("the younger one is told %q", got)
@@ -50,7 +53,7 @@ func TestOneKindForAHost(t *testing.T) {
 				t.Errorf("the older one is told %q", got)
 			}
 			// By age, and not by kind.
-			w = grpcWorldOf(t, c.gateways, route("HTTPRoute", c.http), route("GRPCRoute", c.grpc))
+			w = worldOf(t, "t1", c.gateways, route("HTTPRoute", c.http), route("GRPCRoute", c.grpc))
 			w.grpc[0].CreationTimestamp.Time = w.routes[0].CreationTimestamp.Add(-1e9)
 			r = w.resolve(t)
 			if got := w.grpcParents(r, "r"); !slices.Equal(got, []string{""}) {
@@ -70,7 +73,7 @@ func TestOneKindForAHost(t *testing.T) {
 
 // What is counted is what is attached: one that is refused is not.
 func TestARefusedKindIsNotAttached(t *testing.T) {
-	w := grpcWorldOf(t, gw, routeYAML("hostnames: [a.x]"), grpcYAML("hostnames: [a.x]"))
+	w := worldOf(t, "t1", gw, routeYAML("hostnames: [a.x]"), grpcYAML("hostnames: [a.x]"))
 	r := w.resolve(t)
 	if got := r.Gateways[w.name("gw")].Listeners[0].AttachedRoutes; got != 1 {
 		t.Errorf("%d are attached", got)
@@ -78,5 +81,31 @@ func TestARefusedKindIsNotAttached(t *testing.T) {
 	message := messageOf(r.GRPCRoutes[w.name("r")][0].Conditions, "Accepted")
 	if want := `listener http has an older HTTPRoute for host "a.x"`; !strings.Contains(message, want) {
 		t.Errorf("it is told %q", message)
+	}
+}
+
+// What is taken down of hosts is paid for: each label of each host, at each listener.
+func TestOccupiedHostsAreBounded(t *testing.T) {
+	var all []string
+	for i := range mostListeners {
+		all = append(all, fmt.Sprintf("{name: l%d, port: 80, protocol: HTTP, hostname: '*.%sx'}", i,
+			strings.Repeat("y.", i)))
+	}
+	w := worldOf(t, "t1", gwOf(all...), routeYAML(""), grpcYAML("hostnames: [other]"))
+	w.many(400, func(i int, route *gatewayv1.HTTPRoute) {
+		route.Spec.Hostnames = hostnames(fmt.Sprintf("h%%d.r%d.%sx", i, strings.Repeat("y.", 100)), 16)
+	})
+	r := resolve(w.view())
+	entries := 0
+	for _, l := range r.gateways[w.name("gw")].listeners {
+		for _, o := range l.occupied {
+			entries += len(o.hosts) + len(o.above)
+		}
+	}
+	if r.spent < mostSteps || entries == 0 || entries > mostSteps/2 {
+		t.Errorf("%d steps were done, there are %d entries", r.spent, entries)
+	}
+	if got := r.out.accepted(); got["Accepted"] == 0 || got[reasonBounds] == 0 {
+		t.Errorf("the routes are %v", got)
 	}
 }

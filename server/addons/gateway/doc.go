@@ -8,14 +8,14 @@
 // refused with a condition. A rule that cannot be done is answered with 500, so that no other rule gets its requests.
 //
 // A GRPCRoute is an HTTPRoute with other matches, whose backends are sent HTTP/2: a method of a service is the path
-// "/service/method". A method of any service is not here, as that is no path that begins with anything. One listener
-// has routes of one kind for a host, the kind of the oldest route, as the Gateway API wants it; a route of the other
-// kind is refused by its parentRef, also where further listeners would take it.
+// "/service/method". A method of any service is not here, as that is no path that begins with anything. Where others
+// are answered with 500, it is 503, which clients read as UNAVAILABLE. One listener has routes of one kind for a host,
+// the kind of the oldest route, as the Gateway API wants it; a route of the other kind is refused by its parentRef,
+// also where further listeners would take it.
 //
 // What differs from the Gateway API: all Gateways share the addresses of the nodes, so routes of two Gateways for the
 // same host and match conflict, and the older route has it; spec.addresses only says which of the addresses the
-// status has. A wildcard "*.x" is for one more label in the proxy, though for any number of them in the comparison
-// of hostnames. Listeners of one Gateway are isolated by their hostnames while routes are attached to them; requests
+// status has. Listeners of one Gateway are isolated by their hostnames while routes are attached to them; requests
 // for a listener without routes go to the next wider host.
 //
 // Invariants: everything is a function of the View. No reference leaves the space: what objects say of namespaces is

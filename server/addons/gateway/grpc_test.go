@@ -4,60 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/a4s-io/a4s/internal/space"
 )
 
-// grpcWorld is a world with GRPCRoutes.
-type grpcWorld struct {
-	*world
-	grpc []*gatewayv1.GRPCRoute
-}
-
-// grpcWorldOf reads objects as worldOf does. GRPCRoutes are younger than all others, unless they say otherwise.
-func grpcWorldOf(t *testing.T, documents ...string) *grpcWorld {
-	t.Helper()
-	var others []string
-	w := &grpcWorld{}
-	for i, document := range documents {
-		if !strings.HasPrefix(document, "{kind: GRPCRoute,") {
-			others = append(others, document)
-			continue
-		}
-		o := &gatewayv1.GRPCRoute{}
-		if err := yaml.Unmarshal([]byte(document), o); err != nil {
-			t.Fatalf("%v in %s", err, document)
-		}
-		if o.Namespace == "" {
-			o.Namespace = "default"
-		}
-		o.Namespace = space.Namespace("t1", o.Namespace)
-		if o.CreationTimestamp.IsZero() {
-			o.CreationTimestamp = metav1.Unix(1e9+1000+int64(i), 0)
-		}
-		w.grpc = append(w.grpc, o)
-	}
-	w.world = worldOf(t, "t1", others...)
-	return w
-}
-
-func (w *grpcWorld) resolve(t *testing.T) *Result {
-	t.Helper()
-	v := w.view()
-	v.GRPCRoutes = w.grpc
-	out := Resolve(v)
-	for _, wrong := range w.wrong(out) {
-		t.Error(wrong)
-	}
-	return out
-}
-
 // grpcParents are the entries of a GRPCRoute, each as its conditions.
-func (w *grpcWorld) grpcParents(r *Result, route string) (out []string) {
+func (w *world) grpcParents(r *Result, route string) (out []string) {
 	for _, p := range r.GRPCRoutes[w.name(route)] {
 		out = append(out, conditionsOf(p.Conditions))
 	}
@@ -114,7 +64,7 @@ func TestGRPCMatches(t *testing.T) {
 		"persistence":            {"{sessionPersistence: {}}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := grpcWorldOf(t, gw, grpcYAML("rules: ["+c.rules+"]"))
+			w := worldOf(t, "t1", gw, grpcYAML("rules: ["+c.rules+"]"))
 			r := w.resolve(t)
 			var want, got []string
 			for _, text := range c.want {
@@ -152,7 +102,7 @@ func TestGRPCBounds(t *testing.T) {
 			"]}]}]",
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := grpcWorldOf(t, gw, grpcYAML(spec))
+			w := worldOf(t, "t1", gw, grpcYAML(spec))
 			r := w.resolve(t)
 			if got := w.grpcParents(r, "r"); !slices.Equal(got, []string{"Accepted=False/UnsupportedValue"}) {
 				t.Errorf("it is told %q", got)
@@ -163,7 +113,7 @@ func TestGRPCBounds(t *testing.T) {
 			}
 		})
 	}
-	w := grpcWorldOf(t, gw, grpcYAML("rules: []"))
+	w := worldOf(t, "t1", gw, grpcYAML("rules: []"))
 	r := w.resolve(t)
 	if got := w.grpcParents(r, "r"); !slices.Equal(got, []string{""}) || len(r.Rules) > 0 {
 		t.Errorf("a route without rules is told %q and has %q", got, r.rulesOf())
@@ -197,7 +147,7 @@ func TestGRPCBackends(t *testing.T) {
 			"appProtocol: kubernetes.io/ws}]}}", "500", "ResolvedRefs=False/UnsupportedProtocol"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := grpcWorldOf(t, gw, c.more, grpcYAML("rules: [{backendRefs: ["+c.refs+"]}]"))
+			w := worldOf(t, "t1", gw, c.more, grpcYAML("rules: [{backendRefs: ["+c.refs+"]}]"))
 			r := w.resolve(t)
 			want := []string{"any http / > " + c.want}
 			if got := w.grpcParents(r, "r"); !slices.Equal(r.rulesOf(), want) || !slices.Equal(got,
@@ -216,7 +166,7 @@ func TestGRPCBackends(t *testing.T) {
 // Two routes of one name are two objects.
 func TestRoutesOfAKindAreApart(t *testing.T) {
 	backend := "rules: [{backendRefs: [{name: web, port: 80}]}]"
-	w := grpcWorldOf(t, gw, routeYAML("hostnames: [a.x], "+backend),
+	w := worldOf(t, "t1", gw, routeYAML("hostnames: [a.x], "+backend),
 		grpcYAML("hostnames: [b.x], rules: [{matches: [{headers: [{name: a, type: X, value: b}]}]}]"))
 	r := w.resolve(t)
 	if got := w.parentsOf(r, "r"); !slices.Equal(got, []string{""}) {
@@ -242,7 +192,7 @@ func TestKindsOfListeners(t *testing.T) {
 		"kinds: [{kind: GRPCRoute}, {kind: HTTPRoute}, {kind: GRPCRoute}]": {"GRPCRoute HTTPRoute", "", ""},
 	} {
 		t.Run(kinds, func(t *testing.T) {
-			w := grpcWorldOf(t, gwOf("{name: http, port: 80, protocol: HTTP, allowedRoutes: {"+kinds+"}}"),
+			w := worldOf(t, "t1", gwOf("{name: http, port: 80, protocol: HTTP, allowedRoutes: {"+kinds+"}}"),
 				routeYAML("hostnames: [a.x]"), grpcYAML("hostnames: [b.x]"))
 			r := w.resolve(t)
 			l := &r.Gateways[w.name("gw")].Listeners[0]

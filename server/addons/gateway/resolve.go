@@ -63,7 +63,7 @@ type View struct {
 type Result struct {
 	// Rules are in the order of age of their routes.
 	Rules []Rule
-	// Certificates are one for each host that has rules for TLS, in the order of the hosts.
+	// Certificates are one for each host that has rules for TLS, or a listener with TLS, in the order of the hosts.
 	Certificates []Certificate
 	// Gateways has the whole status of each Gateway of this controller.
 	Gateways map[types.NamespacedName]*gatewayv1.GatewayStatus
@@ -82,7 +82,7 @@ type Rule struct {
 	Host string
 	// Path has no backends.
 	Path joinapi.IngressPath
-	// To has the backends; without any, or any weight, requests are answered with 500.
+	// To has the backends; without any, or any weight, requests are answered with 500, those of gRPC with 503.
 	To []Target
 	// Kind and Route are of which route it is.
 	Kind    string
@@ -98,7 +98,7 @@ type Target struct {
 	Port               int32
 	Weight             int32
 	Filters            *joinapi.IngressFilters
-	// Broken has requests answered with 500.
+	// Broken has requests answered with 500, those of gRPC with 503.
 	Broken bool
 	// HTTP2 has requests sent by HTTP/2 whatever the port says, as gRPC needs.
 	HTTP2 bool
@@ -122,7 +122,9 @@ type resolver struct {
 }
 
 // Resolve says what a space comes to.
-func Resolve(v View) *Result {
+func Resolve(v View) *Result { return resolve(v).out }
+
+func resolve(v View) *resolver {
 	if v.Now.IsZero() {
 		v.Now = metav1.Unix(0, 0) // the clock is the caller's
 	}
@@ -148,8 +150,8 @@ func Resolve(v View) *Result {
 	for _, g := range order {
 		r.out.Gateways[g.name] = r.statusOf(g)
 	}
-	r.certify()
-	return r.out
+	r.certify(order)
+	return r
 }
 
 // object is a pointer to an object of the API.

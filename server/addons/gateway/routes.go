@@ -27,7 +27,7 @@ type route struct {
 	parents   []*parent
 	// said are things to know of a route that is accepted.
 	said []problem
-	// places are the hosts that it has with listeners that take requests.
+	// places are the hosts that it has with listeners that are accepted.
 	places places
 }
 
@@ -35,9 +35,11 @@ type route struct {
 type parent struct {
 	ref     *gatewayv1.ParentReference
 	gateway *gateway
-	// met are the listeners that the route is attached to, and hosts what it has with those that take requests.
-	met   []meeting
-	hosts []string
+	// met are the listeners that the route is attached to, hosts what it has with those that are accepted, and served
+	// says that one of these takes requests.
+	met    []meeting
+	hosts  []string
+	served bool
 	// refused says why the route is not accepted.
 	refused problem
 	said    []problem
@@ -55,10 +57,10 @@ type places struct {
 	at    map[string]*place
 }
 
-// place is where a host is found.
+// place is where a host is found. It may be with listeners only that lack a certificate.
 type place struct {
 	http bool
-	// secure is the best of the listeners with TLS.
+	// secure is the best of the listeners with TLS and a certificate.
 	secure *offer
 }
 
@@ -73,6 +75,7 @@ func (p *places) add(host string, o offer) {
 		p.hosts = append(p.hosts, host)
 	}
 	switch {
+	case !o.listener.served():
 	case o.listener.scheme == schemeHTTP:
 		at.http = true
 	case at.secure == nil || o.better(at.secure):
@@ -220,13 +223,14 @@ func (r *resolver) meet(t *route, l *listener) (hosts []string, any bool) {
 	return hosts, len(hosts) > 0
 }
 
-// settle takes down the hosts of a route with listeners that take requests.
+// settle takes down the hosts of a route with listeners that are accepted.
 func (r *resolver) settle(t *route, p *parent) {
 	for _, m := range p.met {
 		for _, host := range m.hosts {
 			if m.listener.live && r.belongs(p.gateway, m.listener, host) {
 				t.places.add(host, offer{p.gateway, m.listener})
 				p.hosts = append(p.hosts, host)
+				p.served = p.served || m.listener.served()
 			}
 		}
 	}

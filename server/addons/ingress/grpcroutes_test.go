@@ -50,12 +50,17 @@ spec:
 		t.Errorf("requests of the HTTPRoute go to %+v", b)
 	}
 
-	// What changes is taken over, as is what goes.
+	// What comes and goes meanwhile is taken over.
 	w.make(gatewayGVR(resourceGRPCRoutes), "default", "metadata: {name: bad}\nspec: {parentRefs: [{name: web}], "+
 		"hostnames: [bad.example.com], rules: [{matches: [{method: {method: Any}}]}]}")
 	w.await("a route that cannot be done is refused", func() bool {
 		return strings.Contains(w.said(resourceGRPCRoutes, "default", "bad"), "Accepted=False:UnsupportedValue")
 	})
+	w.make(gatewayGVR(resourceGRPCRoutes), "default", "metadata: {name: more}\nspec: {parentRefs: [{name: web}], "+
+		"hostnames: [more.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}")
+	w.await("another one is served", func() bool { return told()["host more.example.com"] != nil })
+	w.remove(gatewayGVR(resourceGRPCRoutes), "default", "more")
+	w.await("another one is gone", func() bool { return told()["host more.example.com"] == nil })
 	w.remove(crdGVR(), "", "grpcroutes.gateway.networking.k8s.io")
 	w.await("the HTTPRoute alone is served", func() bool {
 		lines := told()
