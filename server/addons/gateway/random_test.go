@@ -116,7 +116,8 @@ const sane = gw + `
     backendRefs: [{name: web, port: 80}, {name: far, namespace: other, port: 80, weight: 2}]}, {matches: [{}]}]}}
 ---
 {kind: ReferenceGrant, metadata: {name: g, namespace: other}, spec: {from: [{group: gateway.networking.k8s.io,
-  kind: HTTPRoute, namespace: default}, {group: gateway.networking.k8s.io, kind: GRPCRoute, namespace: default}], to: [{group: "", kind: Service}]}}
+  kind: HTTPRoute, namespace: default}, {group: gateway.networking.k8s.io, kind: GRPCRoute, namespace: default}],
+  to: [{group: "", kind: Service}]}}
 `
 
 // randomWorld is a space of objects of which parts are random.
