@@ -15,7 +15,7 @@ const mostWeight = 1000000
 
 // targets resolves the backendRefs of a rule, and says what is wrong with the rule. References that are not resolved
 // are taken down, and their part of the requests is answered with 500.
-func (r *resolver) targets(
+func (r ruleReader) targets(
 	t *route, c *compiled, field string, rule *gatewayv1.HTTPRouteRule, filters *joinapi.IngressFilters,
 ) (out []Target, wrong problem) {
 	switch {
@@ -51,7 +51,7 @@ func (r *resolver) targets(
 }
 
 // target resolves a reference to a port of a Service.
-func (r *resolver) target(t *route, at string, ref *gatewayv1.BackendObjectReference) (Target, problem) {
+func (r ruleReader) target(t *route, at string, ref *gatewayv1.BackendObjectReference) (Target, problem) {
 	if ref.Group != nil && *ref.Group != "" || ref.Kind != nil && *ref.Kind != kindService {
 		return Target{}, problemf(gatewayv1.RouteReasonInvalidKind, "%s: backends are Services only", at)
 	}

@@ -38,7 +38,7 @@ func newGrants(all []*gatewayv1.ReferenceGrant) *grants {
 }
 
 // permits reports whether a reference is permitted. One within a namespace is.
-func (r *resolver) permits(ref reference) bool {
+func (r *work) permits(ref reference) bool {
 	if ref.fromNamespace == ref.toNamespace {
 		return true
 	}

@@ -19,7 +19,7 @@ func (g grpcRules) count() int        { return len(g) }
 func (g grpcRules) matches(i int) int { return len(g[i].Matches) }
 
 func (g grpcRules) read(
-	r *resolver, field string, i int,
+	r ruleReader, field string, i int,
 ) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem) {
 	of := &g[i]
 	paths, wrong = matchesOf(r, field, of.Matches, r.grpcMatch)
@@ -44,7 +44,7 @@ func httpFilters(of []gatewayv1.GRPCRouteFilter) (out []gatewayv1.HTTPRouteFilte
 }
 
 // grpcMatch reads a match. The path of a request is "/service/method".
-func (r *resolver) grpcMatch(field string, m *gatewayv1.GRPCRouteMatch) (out joinapi.IngressPath, wrong problem) {
+func (r ruleReader) grpcMatch(field string, m *gatewayv1.GRPCRouteMatch) (out joinapi.IngressPath, wrong problem) {
 	if out, wrong = methodOf(field+".method", m.Method); wrong.is() {
 		return out, wrong
 	}

@@ -45,7 +45,7 @@ func (l *listener) served() bool {
 }
 
 // listenersOf looks at the listeners of a Gateway.
-func (r *resolver) listenersOf(g *gateway) {
+func (r gatewayReader) listenersOf(g *gateway) {
 	specs := g.object.Spec.Listeners
 	if len(specs) > mostListeners {
 		g.invalid = append(g.invalid, unsupported("a Gateway has at most %d "+
@@ -96,7 +96,7 @@ func (l *listener) conflicts(with *listener) {
 }
 
 // lookAt checks a listener by itself.
-func (r *resolver) lookAt(g *gateway, l *listener) {
+func (r gatewayReader) lookAt(g *gateway, l *listener) {
 	switch l.spec.Protocol {
 	case gatewayv1.HTTPProtocolType:
 		l.scheme, l.refused = schemeHTTP, portOnly(l, portHTTP)
@@ -151,7 +151,7 @@ func tlsRefusal(object *gatewayv1.Gateway, t *gatewayv1.ListenerTLSConfig) probl
 }
 
 // kindsOf finds which kinds of routes a listener takes.
-func (r *resolver) kindsOf(l *listener) {
+func (r gatewayReader) kindsOf(l *listener) {
 	group := gatewayv1.Group(gatewayv1.GroupName)
 	l.kinds = []gatewayv1.RouteGroupKind{}
 	a := l.spec.AllowedRoutes
@@ -207,7 +207,7 @@ func markOverlaps(g *gateway) {
 }
 
 // statusOfListener is the status of a listener, after all routes were looked at.
-func (r *resolver) statusOfListener(g *gateway, l *listener, present []metav1.Condition) gatewayv1.ListenerStatus {
+func (r gatewayReader) statusOfListener(g *gateway, l *listener, present []metav1.Condition) gatewayv1.ListenerStatus {
 	c := r.conditionsOn(present, g.object.Generation, string(gatewayv1.ListenerConditionAccepted),
 		string(gatewayv1.ListenerConditionProgrammed), string(gatewayv1.ListenerConditionResolvedRefs),
 		string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.ListenerConditionOverlappingTLSConfig))

@@ -30,7 +30,7 @@ func unsupported(format string, args ...any) problem {
 
 // matchesOf reads the matches of a rule: those that are valid, and what is wrong with the others.
 func matchesOf[T any](
-	r *resolver, field string, matches []T, match func(field string, m *T) (joinapi.IngressPath, problem),
+	r ruleReader, field string, matches []T, match func(field string, m *T) (joinapi.IngressPath, problem),
 ) (paths []joinapi.IngressPath, wrong problem) {
 	if len(matches) > mostMatches {
 		return nil, unsupported("%s.matches has more than %d entries", field, mostMatches)
@@ -51,7 +51,7 @@ func matchesOf[T any](
 	return paths, wrong
 }
 
-func (r *resolver) match(field string, m *gatewayv1.HTTPRouteMatch) (out joinapi.IngressPath, wrong problem) {
+func (r ruleReader) match(field string, m *gatewayv1.HTTPRouteMatch) (out joinapi.IngressPath, wrong problem) {
 	out, wrong = pathOf(field+".path", m.Path)
 	if wrong.is() {
 		return out, wrong

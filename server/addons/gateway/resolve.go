@@ -107,18 +107,33 @@ type Target struct {
 // Certificate is which Secret the TLS connections of a host get.
 type Certificate struct{ Host, Namespace, Secret string }
 
-// resolver is the work on one View.
-type resolver struct {
+// work is what was done on one View so far.
+type work struct {
 	View
+	grants *grants
+	// spent is how many steps were done.
+	spent int
+}
+
+// gatewayReader looks at Gateways, ruleReader at the rules of routes.
+type (
+	gatewayReader struct{ *work }
+	ruleReader    struct{ *work }
+)
+
+// resolver puts both together.
+type resolver struct {
+	*work
+	gatewayReader
+	ruleReader
 	out      *Result
 	gateways map[types.NamespacedName]*gateway
-	grants   *grants
 	// verdicts are what Host says, and wanted which hosts are in Hosts.
 	verdicts map[string]problem
 	wanted   map[string]bool
 	offers   map[string]*offer
-	// spent is how many steps were done, and bytes how long the rules are.
-	spent, bytes int
+	// bytes is how long the rules are.
+	bytes int
 }
 
 // Resolve says what a space comes to.
@@ -130,7 +145,9 @@ func resolve(v View) *resolver {
 	}
 	v.Now = *v.Now.DeepCopy()
 	v.Now.Time = v.Now.Rfc3339Copy().Time // as it comes back from the API
-	r := &resolver{View: v, gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{},
+	w := &work{View: v}
+	r := &resolver{work: w, gatewayReader: gatewayReader{w}, ruleReader: ruleReader{w},
+		gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{},
 		wanted: map[string]bool{}, offers: map[string]*offer{}}
 	r.out = &Result{Gateways: map[types.NamespacedName]*gatewayv1.GatewayStatus{},
 		Routes:     map[types.NamespacedName][]gatewayv1.RouteParentStatus{},
@@ -222,12 +239,12 @@ func nameOf(o metav1.Object) types.NamespacedName {
 }
 
 // spend takes steps, and reports whether there were as many left.
-func (r *resolver) spend(steps int) bool {
+func (r *work) spend(steps int) bool {
 	r.spent += steps
 	return !r.over()
 }
 
-func (r *resolver) over() bool { return r.spent > mostSteps }
+func (r *work) over() bool { return r.spent > mostSteps }
 
 // tooMany is the problem of what is left out.
 func tooMany() problem {
@@ -236,7 +253,7 @@ func tooMany() problem {
 }
 
 // namespace is the composite namespace that a reference of an object means; not ok for one that is no name.
-func (r *resolver) namespace(of metav1.Object, native *gatewayv1.Namespace) (composite string, ok bool) {
+func (r *work) namespace(of metav1.Object, native *gatewayv1.Namespace) (composite string, ok bool) {
 	if native == nil || *native == "" {
 		return of.GetNamespace(), true
 	}

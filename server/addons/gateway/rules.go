@@ -63,7 +63,7 @@ type rules interface {
 	matches(i int) int
 	// read is a rule in the words of HTTPRoutes, without its matches, which are the paths, and what is wrong with
 	// these.
-	read(r *resolver, field string, i int) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem)
+	read(r ruleReader, field string, i int) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem)
 }
 
 // httpRules are those of an HTTPRoute.
@@ -73,14 +73,14 @@ func (h httpRules) count() int        { return len(h) }
 func (h httpRules) matches(i int) int { return len(h[i].Matches) }
 
 func (h httpRules) read(
-	r *resolver, field string, i int,
+	r ruleReader, field string, i int,
 ) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem) {
 	paths, wrong = matchesOf(r, field, h[i].Matches, r.match)
 	return &h[i], paths, wrong
 }
 
 // compile reads the rules of a route.
-func (r *resolver) compile(t *route) *compiled {
+func (r ruleReader) compile(t *route) *compiled {
 	c := &compiled{whole: wholeOf(t)}
 	if c.whole.is() {
 		return c
@@ -122,7 +122,7 @@ func wholeOf(t *route) problem {
 }
 
 // rule reads one rule. If it cannot be done, what it matches is answered with 500, so that no other rule gets it.
-func (r *resolver) rule(t *route, c *compiled, i int) {
+func (r ruleReader) rule(t *route, c *compiled, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	rule, paths, wrong := t.rules.read(r, field, i)
 	filters, p := r.filters(field, rule.Filters, placeRule)

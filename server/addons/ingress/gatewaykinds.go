@@ -88,7 +88,8 @@ func watchKinds(ctx context.Context, client dynamic.Interface, running *sync.Wai
 				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField,
 					resource+"."+gatewayv1.GroupName).String()
 			}).Informer()
-		if err := informer.SetTransform(func(obj any) (any, error) { return trimCRD(obj, versions), nil }); err != nil {
+		err := informer.SetTransform(func(obj any) (any, error) { return trimCRD(obj, versions), nil })
+		if err != nil {
 			return nil, false, err
 		}
 		see := func(obj any) {
@@ -185,9 +186,13 @@ func newGatewayInformers(client dynamic.Interface, api gatewayAPI, pool *interni
 			to.Spec.ControllerName, to.Spec.ParametersRef = from.Spec.ControllerName, from.Spec.ParametersRef
 			to.Status = from.Status
 		}),
-		resourceGateways: readAs(pool, func(from, to *gatewayv1.Gateway) { to.Spec, to.Status = from.Spec, from.Status }),
-		resourceRoutes:   readAs(pool, func(from, to *gatewayv1.HTTPRoute) { to.Spec, to.Status = from.Spec, from.Status }),
-		resourceGrants:   readAs(pool, func(from, to *gatewayv1.ReferenceGrant) { to.Spec = from.Spec }),
+		resourceGateways: readAs(pool, func(from, to *gatewayv1.Gateway) {
+			to.Spec, to.Status = from.Spec, from.Status
+		}),
+		resourceRoutes: readAs(pool, func(from, to *gatewayv1.HTTPRoute) {
+			to.Spec, to.Status = from.Spec, from.Status
+		}),
+		resourceGrants: readAs(pool, func(from, to *gatewayv1.ReferenceGrant) { to.Spec = from.Spec }),
 		resourceGRPCRoutes: readAs(pool, func(from, to *gatewayv1.GRPCRoute) {
 			to.Spec, to.Status = from.Spec, from.Status
 		}),

@@ -26,7 +26,7 @@ type gatewayWorld struct {
 
 func newGatewayWorld(t *testing.T, objects ...runtime.Object) *gatewayWorld {
 	lists := map[schema.GroupVersionResource]string{
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+		crdGVR(): "CustomResourceDefinitionList",
 	}
 	for resource, kind := range gatewayKindNames() {
 		lists[gatewayGVR(resource)] = kind + "List"
@@ -85,7 +85,8 @@ func (w *gatewayWorld) make(gvr schema.GroupVersionResource, namespace, text str
 
 func (w *gatewayWorld) remove(gvr schema.GroupVersionResource, namespace, name string) {
 	w.t.Helper()
-	if err := w.objects.Resource(gvr).Namespace(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := w.objects.Resource(gvr).Namespace(namespace).
+		Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -108,7 +109,8 @@ func (w *gatewayWorld) route(namespace, name, gateway, host string) {
 // said are the conditions of an object: of a route those of its first parent, of a Gateway its own.
 func (w *gatewayWorld) said(resource, namespace, name string) string {
 	w.t.Helper()
-	of, err := w.objects.Resource(gatewayGVR(resource)).Namespace(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	of, err := w.objects.Resource(gatewayGVR(resource)).Namespace(namespace).
+		Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -264,7 +266,8 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 	w := newGatewayWorld(t)
 	w.make(gatewayGVR(resourceClasses), "", "metadata: {name: a4s}\nspec: {controllerName: a4s.io/gateway}")
 	w.make(gatewayGVR(resourceClasses), "", "metadata: {name: other}\nspec: {controllerName: example.com/other}")
-	status := "\nstatus: {addresses: [{value: 192.0.2.1}], conditions: [{type: Programmed, status: 'True', reason: x}]}"
+	status := "\nstatus: {addresses: [{value: 192.0.2.1}], " +
+		"conditions: [{type: Programmed, status: 'True', reason: x}]}"
 	w.make(gatewayGVR(resourceGateways), "default.t1", "metadata: {name: mine}\nspec: {gatewayClassName: a4s}"+status)
 	w.make(gatewayGVR(resourceGateways), "default", "metadata: {name: other}\nspec: {gatewayClassName: other}"+status)
 	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes} {
