@@ -177,7 +177,8 @@ type object[T any] interface {
 	metav1.Object
 }
 
-// byAge are the objects of the space, the oldest first.
+// byAge are the objects of the space, the oldest first. Those without a namespace are of a CRD of a tenant, with
+// another scope. By their namespace they would be the system's.
 func byAge[T any, P object[T]](r *resolver, all []P) []P {
 	type aged struct {
 		object P
@@ -185,7 +186,7 @@ func byAge[T any, P object[T]](r *resolver, all []P) []P {
 	}
 	var out []aged
 	for _, o := range all {
-		if o == nil || !sameSpace(space.OfNamespace(o.GetNamespace()), r.Tenant) {
+		if o == nil || o.GetNamespace() == "" || !sameSpace(space.OfNamespace(o.GetNamespace()), r.Tenant) {
 			continue
 		}
 		out = append(out, aged{o, o.GetNamespace() + "/" + o.GetName()})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -47,6 +48,37 @@ func TestSpaces(t *testing.T) {
 		w.tenant = "t1"
 		if r := Resolve(w.view()); len(r.Rules)+len(r.Gateways)+len(r.Routes) > 0 {
 			t.Errorf("objects of space %q are taken for those of a tenant: %+v", tenant, r)
+		}
+	}
+}
+
+// A tenant can have a CRD of the same name with another scope. Its objects have no namespace, and are in no space.
+func TestObjectsWithoutANamespace(t *testing.T) {
+	const all = "kinds: [{kind: HTTPRoute}, {kind: GRPCRoute}], namespaces: {from: All}"
+	for _, tenant := range []string{"", "system", "t1", "grab"} {
+		w := worldOf(t, tenant, gwOf("{name: http, port: 80, protocol: HTTP, allowedRoutes: {"+all+"}}"),
+			routeYAML("rules: [{backendRefs: [{name: far, namespace: other, port: 80}]}]"), "{kind: GRPCRoute, "+
+				"metadata: {name: g}, spec: {parentRefs: [{name: gw}], "+toWeb+"}}",
+			"{kind: ReferenceGrant, metadata: {name: g, namespace: other}, spec: {from: [{group: "+
+				"gateway.networking.k8s.io, kind: HTTPRoute, namespace: default}], to: [{group: '', kind: Service}]}}")
+		gw, route, grpc, grant := w.gateways[0], w.routes[0], w.grpc[0], w.grants[0]
+		for object, check := range map[metav1.Object]func(r *Result) bool{
+			gw:    func(r *Result) bool { return len(r.Gateways) == 0 },
+			route: func(r *Result) bool { return len(r.Routes) == 0 },
+			grpc:  func(r *Result) bool { return len(r.GRPCRoutes) == 0 },
+			grant: func(r *Result) bool { return slices.Contains(r.rulesOf(), "any http / > 500") },
+		} {
+			namespace, name := object.GetNamespace(), object.GetName()
+			if r := w.resolve(t); check(r) {
+				t.Fatalf("%s of space %q makes no difference: %q", name, tenant, r.rulesOf())
+			}
+			object.SetNamespace("")
+			object.SetName("grab.evil.tenant")
+			if r := w.resolve(t); !check(r) {
+				t.Errorf("%T without a namespace is one of space %q: %q", object, tenant, r.rulesOf())
+			}
+			object.SetNamespace(namespace)
+			object.SetName(name)
 		}
 	}
 }
