@@ -4,7 +4,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// admit makes the rules of a route, and says why parents do not accept it.
+// admit makes the rules of a route, and says why parents do not accept it. If the steps come to an end in it, it has
+// done nothing.
 func (r *resolver) admit(t *route, c *compiled) {
 	refused := c.refusal()
 	t.refuse(refused)
@@ -12,14 +13,10 @@ func (r *resolver) admit(t *route, c *compiled) {
 		t.refuse(p)
 		return
 	}
-	if len(c.lines) == 0 {
+	if c.whole.is() { // its hostnames may be none
 		return
 	}
 	for _, host := range t.places.hosts {
-		if !refused.is() && !r.wanted[host] {
-			r.wanted[host] = true
-			r.out.Hosts = append(r.out.Hosts, host)
-		}
 		if !r.verdict(host).is() {
 			r.bytes += c.size
 			r.rules(t, c, host)
@@ -55,7 +52,7 @@ func (r *resolver) room(t *route, c *compiled) problem {
 // rules has requests for a host go where the route says.
 func (r *resolver) rules(t *route, c *compiled, host string) {
 	at := t.places.at[host]
-	if !at.http && at.secure == nil {
+	if len(c.lines) == 0 || !at.http && at.secure == nil {
 		return
 	}
 	for i := range c.lines {

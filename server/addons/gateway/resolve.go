@@ -51,7 +51,10 @@ type View struct {
 	// Secret that the space depends on.
 	Secret func(namespace, name string) (why string)
 	// Host says why the space gets no requests for a host, as reason and message of a condition. Both are empty if
-	// it may have it, or is about to.
+	// it may have it, or is about to. To ask is to claim: the space wants each host that it is asked for, "" for any
+	// and "*.x.y" for wildcards, once each. It is asked for those of listeners with a certificate, and, in the order
+	// of age, for those of routes, also where none of the rules of a route can be done: who makes a route invalid
+	// for a while must not lose its hosts. It is not asked for those of routes that are beyond a bound.
 	Host func(host string) (reason, message string)
 	// Addresses are the IPs at which requests are taken.
 	Addresses []string
@@ -70,10 +73,6 @@ type Result struct {
 	// Routes has, for every HTTPRoute, the entries of this controller, which may be none; GRPCRoutes is alike.
 	Routes     map[types.NamespacedName][]gatewayv1.RouteParentStatus
 	GRPCRoutes map[types.NamespacedName][]gatewayv1.RouteParentStatus
-	// Hosts are those that accepted routes want, in the order of age, whether they are allowed or not: "" for any,
-	// "*.x.y" for wildcards. A route that is not accepted, as none of its rules can be done, wants no hosts, yet its
-	// rules are there (they answer with 500) for hosts that Host does not refuse.
-	Hosts []string
 }
 
 // Rule is a match of a route for a host. Names of headers are in canonical form; headers and parameters are sorted.
@@ -128,9 +127,8 @@ type resolver struct {
 	ruleReader
 	out      *Result
 	gateways map[types.NamespacedName]*gateway
-	// verdicts are what Host says, and wanted which hosts are in Hosts.
+	// verdicts are what Host says.
 	verdicts map[string]problem
-	wanted   map[string]bool
 	offers   map[string]*offer
 	// bytes is how long the rules are.
 	bytes int
@@ -147,8 +145,7 @@ func resolve(v View) *resolver {
 	v.Now.Time = v.Now.Rfc3339Copy().Time // as it comes back from the API
 	w := &work{View: v}
 	r := &resolver{work: w, gatewayReader: gatewayReader{w}, ruleReader: ruleReader{w},
-		gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{},
-		wanted: map[string]bool{}, offers: map[string]*offer{}}
+		gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{}, offers: map[string]*offer{}}
 	r.out = &Result{Gateways: map[types.NamespacedName]*gatewayv1.GatewayStatus{},
 		Routes:     map[types.NamespacedName][]gatewayv1.RouteParentStatus{},
 		GRPCRoutes: map[types.NamespacedName][]gatewayv1.RouteParentStatus{}}

@@ -169,8 +169,16 @@ func TestHosts(t *testing.T) {
 			if !slices.Equal(got, c.want) || !slices.Equal(certificates, c.certificates) {
 				t.Errorf("got  %q %q\nwant %q %q", got, certificates, c.want, c.certificates)
 			}
-			if !slices.Equal(r.Hosts, hosts) {
-				t.Errorf("the hosts are %q, not %q", r.Hosts, hosts)
+			if got := w.hosts[:min(len(w.hosts), len(hosts))]; !slices.Equal(got, hosts) {
+				t.Errorf("it was asked for %q, not first for %q", w.hosts, hosts)
+			}
+			for _, c := range r.Certificates {
+				if !slices.Contains(hosts, c.Host) {
+					hosts = append(hosts, c.Host)
+				}
+			}
+			if slices.Sort(hosts); !slices.Equal(slices.Sorted(slices.Values(w.hosts)), hosts) {
+				t.Errorf("it was asked for %q, not for %q", w.hosts, hosts)
 			}
 			if got := w.parentsOf(r, "r"); !slices.Equal(got, []string{""}) {
 				t.Errorf("the route has %q", got)
@@ -224,9 +232,8 @@ func TestHostsThatTheSpaceDoesNotGet(t *testing.T) {
 	if want := []string{"a.x http / > default.t1/web:80", "d.x http / >"}; !slices.Equal(r.rulesOf(), want) {
 		t.Errorf("got %q, want %q", r.rulesOf(), want)
 	}
-	// A route that is not accepted wants no host.
-	if want := []string{"a.x", "b.x", "c.x"}; !slices.Equal(r.Hosts, want) {
-		t.Errorf("the hosts are %q, want %q", r.Hosts, want)
+	if want := []string{"a.x", "b.x", "c.x", "d.x"}; !slices.Equal(w.hosts, want) {
+		t.Errorf("it was asked for %q, want %q", w.hosts, want)
 	}
 	for route, want := range map[string]string{"r": "", "none": "Accepted=False/HostTaken",
 		"wrong": "Accepted=False/UnsupportedValue"} {
@@ -241,6 +248,31 @@ func TestHostsThatTheSpaceDoesNotGet(t *testing.T) {
 	}
 	if attached := r.Gateways[w.name("gw")].Listeners[0].AttachedRoutes; attached != 1 {
 		t.Errorf("%d routes are attached", attached)
+	}
+}
+
+// Who makes a route invalid for a while must not lose its host. Only a host that is none is not asked for.
+func TestHostsOfRoutesThatAreNotAccepted(t *testing.T) {
+	const refused = "Accepted=False/UnsupportedValue"
+	for rules, want := range map[string]string{
+		"{retry: {attempts: 1}}":                                               refused,
+		"{matches: [{path: {type: RegularExpression, value: /a}}]}":            refused,
+		"{filters: [{type: RequestRedirect, requestRedirect: {port: 70000}}]}": refused,
+		"{backendRefs: [{name: gone, port: 80}]}":                              "ResolvedRefs=False/BackendNotFound",
+	} {
+		w := worldOf(t, "t1", gwOf(anyHTTPS), routeYAML("hostnames: [a.x], rules: ["+rules+"]"))
+		r := w.resolve(t)
+		got := w.parentsOf(r, "r")
+		if !slices.Equal(got, []string{want}) || !slices.Equal(w.hosts, []string{"a.x", ""}) {
+			t.Errorf("%s: %q, asked for %q", rules, got, w.hosts)
+		}
+		if secured := len(r.Certificates) == 2; secured != (len(r.Rules) > 0) {
+			t.Errorf("%s: rules %q with certificates %v", rules, r.rulesOf(), r.Certificates)
+		}
+	}
+	w := worldOf(t, "t1", gw, routeYAML("hostnames: [a.x, A.x], "+toWeb))
+	if w.resolve(t); len(w.hosts) > 0 {
+		t.Errorf("it was asked for %q", w.hosts)
 	}
 }
 
@@ -297,8 +329,8 @@ func TestHostsAreWantedWithoutACertificate(t *testing.T) {
 		"[{name: cert}]}}"), routeYAML("hostnames: [b.x], "+toWeb))
 	r := w.resolve(t)
 	if len(r.Rules) > 0 || !slices.Equal(r.Certificates, []Certificate{{"*.x", "default.t1", "cert"}}) ||
-		!slices.Equal(r.Hosts, []string{"b.x"}) {
-		t.Errorf("%q for %q", r.rulesOf(), r.Hosts)
+		!slices.Equal(w.hosts, []string{"b.x", "*.x"}) {
+		t.Errorf("%q, asked for %q", r.rulesOf(), w.hosts)
 	}
 	conditions := r.Routes[w.name("r")][0].Conditions
 	if got := messageOf(conditions, "Accepted"); conditionsOf(conditions) != "" || !strings.Contains(got,

@@ -33,7 +33,8 @@ type world struct {
 	refused    map[string]string // messages, by host
 	addresses  []string
 	now        time.Time
-	asked      []string // what was asked of the View
+	asked      []string // the namespaces that the View was asked for something in
+	hosts      []string // those that the View was asked for
 }
 
 // basics are in each world.
@@ -65,7 +66,7 @@ const gw = "{kind: Gateway, metadata: {name: gw}, spec: {gatewayClassName: a4s, 
 	"listeners: [{name: http, port: 80, protocol: HTTP}]}}\n"
 
 // worldOf reads objects in YAML, with native namespaces, "default" if they have none. Later ones are younger.
-func worldOf(t *testing.T, tenant string, documents ...string) *world {
+func worldOf(t testing.TB, tenant string, documents ...string) *world {
 	t.Helper()
 	w := &world{tenant: tenant, services: map[string]*corev1.Service{}, secrets: map[string]bool{},
 		namespaces: map[string]map[string]string{}, addresses: []string{"192.0.2.1", "2001:db8::1"},
@@ -79,7 +80,7 @@ func worldOf(t *testing.T, tenant string, documents ...string) *world {
 	return w
 }
 
-func (w *world) add(t *testing.T, age int, document string) {
+func (w *world) add(t testing.TB, age int, document string) {
 	t.Helper()
 	var meta struct {
 		Kind     string            `json:"kind"`
@@ -138,6 +139,7 @@ func (w *world) add(t *testing.T, age int, document string) {
 }
 
 func (w *world) view() View {
+	w.hosts = nil
 	ask := func(namespace, name string) string {
 		w.asked = append(w.asked, namespace)
 		return namespace + "/" + name
@@ -158,6 +160,7 @@ func (w *world) view() View {
 			return "there is none"
 		},
 		Host: func(host string) (string, string) {
+			w.hosts = append(w.hosts, host)
 			if why := w.refused[host]; why != "" {
 				return "HostTaken", why
 			}
