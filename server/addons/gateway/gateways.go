@@ -39,7 +39,7 @@ func liveKey(scheme, host string) string { return scheme + " " + host }
 // gateway looks at a Gateway, before it has routes.
 func (r gatewayReader) gateway(object *gatewayv1.Gateway, rank int) *gateway {
 	g := &gateway{object: object, name: nameOf(object), rank: rank, live: map[string]*listener{}}
-	if !r.spend(1 + len(object.Spec.Listeners[:min(len(object.Spec.Listeners), mostListeners)])) {
+	if !r.spend(1 + costOfEntry*min(len(object.Spec.Listeners), mostListeners)) {
 		g.refused = tooMany()
 		return g
 	}
@@ -52,7 +52,7 @@ func (r gatewayReader) gateway(object *gatewayv1.Gateway, rank int) *gateway {
 			l.live = true
 		}
 	}
-	markOverlaps(g)
+	r.markOverlaps(g)
 	if r.over() { // what was looked at may be wrong
 		g.refused, g.live = tooMany(), nil
 		for _, l := range g.listeners {

@@ -23,19 +23,21 @@ func (g grpcRules) read(
 ) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem) {
 	of := &g[i]
 	paths, wrong = matchesOf(r, field, of.Matches, r.grpcMatch)
-	rule = &gatewayv1.HTTPRouteRule{Filters: httpFilters(of.Filters), SessionPersistence: of.SessionPersistence}
+	rule = &gatewayv1.HTTPRouteRule{Filters: r.httpFilters(of.Filters), SessionPersistence: of.SessionPersistence}
 	// What is beyond the bounds is refused by its number, and not looked at.
 	for i := range of.BackendRefs[:min(len(of.BackendRefs), mostBackends+1)] {
 		ref := &of.BackendRefs[i]
 		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: ref.BackendRef,
-			Filters: httpFilters(ref.Filters)})
+			Filters: r.httpFilters(ref.Filters)})
 	}
 	return rule, paths, wrong
 }
 
 // httpFilters are filters in the words of HTTPRoutes. Of those that are supported, GRPCRoutes have two.
-func httpFilters(of []gatewayv1.GRPCRouteFilter) (out []gatewayv1.HTTPRouteFilter) {
-	for i := range of[:min(len(of), mostFilters+1)] {
+func (r ruleReader) httpFilters(of []gatewayv1.GRPCRouteFilter) (out []gatewayv1.HTTPRouteFilter) {
+	of = of[:min(len(of), mostFilters+1)]
+	r.spend(len(of))
+	for i := range of {
 		f := &of[i]
 		out = append(out, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterType(f.Type),
 			RequestHeaderModifier: f.RequestHeaderModifier, ResponseHeaderModifier: f.ResponseHeaderModifier})

@@ -189,12 +189,15 @@ func badKinds(format string, args ...any) problem {
 }
 
 // markOverlaps finds listeners with TLS that have names in common: clients may use a connection for both.
-func markOverlaps(g *gateway) {
+func (r gatewayReader) markOverlaps(g *gateway) {
 	for _, l := range g.listeners {
 		if !l.live || l.scheme != schemeHTTPS {
 			continue
 		}
 		for host := range wider(l.host) {
+			if !r.spend(1) {
+				return
+			}
 			if other := g.live[liveKey(schemeHTTPS, host)]; other != nil {
 				l.overlaps = other
 				if other.overlaps == nil {

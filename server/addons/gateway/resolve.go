@@ -28,11 +28,17 @@ const (
 
 // Bounds of one space.
 const (
-	mostSteps = 2000000 // of comparisons
-	mostRules = 20000
-	mostHosts = 8000    // that are looked at
-	mostBytes = 8 << 20 // of all rules; nodes keep them in their memory
+	mostSteps  = 500000 // of comparisons
+	mostRoutes = 5000   // of all kinds together, that name a Gateway of this controller
+	mostRules  = 20000
+	mostHosts  = 8000    // that are looked at
+	mostBytes  = 8 << 20 // of all rules; nodes keep them in their memory
 )
+
+// costOfEntry is how many steps an entry of a status takes: that of a listener, or of a parent of a route. It is for
+// the memory that the entry holds, and must not depend on the present status: else a route at the edge of the bounds
+// would be left out and taken in by turns.
+const costOfEntry = 32
 
 // View is what a space is resolved from. All objects have composite names; what they say of namespaces is native.
 type View struct {
@@ -70,7 +76,8 @@ type Result struct {
 	Certificates []Certificate
 	// Gateways has the whole status of each Gateway of this controller.
 	Gateways map[types.NamespacedName]*gatewayv1.GatewayStatus
-	// Routes has, for every HTTPRoute, the entries of this controller, which may be none; GRPCRoutes is alike.
+	// Routes has, for every HTTPRoute, the entries of this controller, which may be none; GRPCRoutes is alike. A
+	// route that is left out has one entry, whatever number of parents it names.
 	Routes     map[types.NamespacedName][]gatewayv1.RouteParentStatus
 	GRPCRoutes map[types.NamespacedName][]gatewayv1.RouteParentStatus
 }
@@ -130,8 +137,8 @@ type resolver struct {
 	// verdicts are what Host says.
 	verdicts map[string]problem
 	offers   map[string]*offer
-	// bytes is how long the rules are.
-	bytes int
+	// looked is how many routes name a Gateway of this controller, and bytes how long the rules are.
+	looked, bytes int
 }
 
 // Resolve says what a space comes to.
@@ -246,8 +253,7 @@ func (r *work) over() bool { return r.spent > mostSteps }
 
 // tooMany is the problem of what is left out.
 func tooMany() problem {
-	return problemf(reasonBounds, "the Gateways and routes of this space are too many together; this one is left "+
-		"out")
+	return problem{reasonBounds, "the Gateways and routes of this space are too many together; this one is left out"}
 }
 
 // namespace is the composite namespace that a reference of an object means; not ok for one that is no name.

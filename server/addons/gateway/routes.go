@@ -1,9 +1,6 @@
 package gateway
 
 import (
-	"fmt"
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -43,6 +40,8 @@ type parent struct {
 	// refused says why the route is not accepted.
 	refused problem
 	said    []problem
+	// present are the conditions that the route has for it.
+	present []metav1.Condition
 }
 
 // meeting is a listener and the hosts that a route has in common with it.
@@ -96,25 +95,29 @@ func (p *place) scheme() string {
 
 // route resolves a route.
 func (r *resolver) route(t *route) {
-	r.parentsOf(t)
 	r.out.entries(t.kind)[t.name] = nil
-	if len(t.parents) == 0 {
+	full := r.looked >= mostRoutes || r.over()
+	most := mostParents
+	if full {
+		most = 1
+	}
+	if r.parentsOf(t, most); len(t.parents) == 0 {
 		return
 	}
-	c := &compiled{}
-	if r.spend(1 + len(t.parents)) {
+	r.looked++
+	var c *compiled
+	if !full && r.spend(1+costOfEntry*len(t.parents)) {
 		c = r.compile(t)
 		for _, p := range t.parents {
 			r.attach(t, p)
 		}
-	}
-	if r.over() { // what was found so far may be wrong
-		c = &compiled{pending: true}
-		for _, p := range t.parents {
-			p.refused = tooMany()
+		if !r.over() { // else what was found so far may be wrong
+			r.admit(t, c)
 		}
-	} else {
-		r.admit(t, c)
+	}
+	if full || r.over() {
+		r.leaveOut(t)
+		return
 	}
 	r.count(t)
 	r.statusOfRoute(t, c)
@@ -127,8 +130,8 @@ func (t *route) refuse(p problem) {
 	}
 }
 
-// parentsOf finds the Gateways that a route names.
-func (r *resolver) parentsOf(t *route) {
+// parentsOf finds the first of the Gateways that a route names.
+func (r *resolver) parentsOf(t *route, most int) {
 	refs := t.refs
 	if len(refs) > mostParents {
 		refs = refs[:mostParents]
@@ -142,6 +145,9 @@ func (r *resolver) parentsOf(t *route) {
 	}
 	seen := map[key]bool{}
 	for i := range refs {
+		if len(t.parents) == most {
+			return
+		}
 		ref := &refs[i]
 		if ref.Group != nil && *ref.Group != gatewayv1.GroupName || ref.Kind != nil && *ref.Kind != kindGateway {
 			continue
@@ -268,53 +274,4 @@ func (r *resolver) count(t *route) {
 			}
 		}
 	}
-}
-
-// statusOfRoute writes the entries of a route.
-func (r *resolver) statusOfRoute(t *route, c *compiled) {
-	for _, p := range t.parents {
-		conditions := r.conditionsOn(presentOf(t.present, p.ref), t.object.GetGeneration(),
-			string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs),
-			string(gatewayv1.RouteConditionPartiallyInvalid))
-		message := "the route is accepted"
-		if said := append(slices.Clone(t.said), p.said...); len(said) > 0 {
-			message += "; " + several(said)
-		}
-		judge(conditions, gatewayv1.RouteConditionAccepted, p.refused, gatewayv1.RouteReasonAccepted, message)
-		if c.pending {
-			set(conditions, gatewayv1.RouteConditionResolvedRefs, metav1.ConditionUnknown,
-				gatewayv1.RouteReasonPending, "its references were not looked at")
-		} else {
-			judge(conditions, gatewayv1.RouteConditionResolvedRefs, c.unresolved(), gatewayv1.RouteReasonResolvedRefs,
-				"all references are resolved")
-		}
-		if len(c.invalid) > 0 && c.valid > 0 && !p.refused.is() {
-			set(conditions, gatewayv1.RouteConditionPartiallyInvalid, metav1.ConditionTrue, c.invalid[0].reason,
-				fmt.Sprintf("Dropped Rule: %s; requests that it matches are answered with 500", several(c.invalid)))
-		} else {
-			remove(conditions, gatewayv1.RouteConditionPartiallyInvalid)
-		}
-		entries := r.out.entries(t.kind)
-		entries[t.name] = append(entries[t.name], gatewayv1.RouteParentStatus{ParentRef: *p.ref.DeepCopy(),
-			ControllerName: ControllerName, Conditions: conditions.list})
-	}
-}
-
-// presentOf are the conditions that a route has for a parent.
-func presentOf(parents []gatewayv1.RouteParentStatus, ref *gatewayv1.ParentReference) []metav1.Condition {
-	for i := range parents[:min(len(parents), 2*mostParents)] {
-		if parents[i].ControllerName == ControllerName && sameRef(&parents[i].ParentRef, ref) {
-			return parents[i].Conditions
-		}
-	}
-	return nil
-}
-
-func sameRef(a, b *gatewayv1.ParentReference) bool {
-	return a.Name == b.Name && same(a.Group, b.Group) && same(a.Kind, b.Kind) && same(a.Namespace, b.Namespace) &&
-		same(a.SectionName, b.SectionName) && same(a.Port, b.Port)
-}
-
-func same[T comparable](a, b *T) bool {
-	return a == b || a != nil && b != nil && *a == *b
 }

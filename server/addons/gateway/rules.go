@@ -31,8 +31,6 @@ type compiled struct {
 	valid   int
 	// refs are references that are not resolved.
 	refs []problem
-	// pending says that it was not looked at.
-	pending bool
 }
 
 // line is one match of a route.
