@@ -122,15 +122,18 @@ func New(o Options) *Controller {
 	return c
 }
 
-// reset forgets everything and ends all watches. From now on these kinds of the Gateway API are served.
-func (c *Controller) reset(api gatewayAPI) {
+// reset forgets everything and ends all watches. From now on gateways has those of the Gateway API, nil for none.
+func (c *Controller) reset(gateways *gatewaySource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told.end()
 	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
 	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
 	c.rests, c.now = map[string]time.Time{}, ""
-	c.objects, c.nodes, c.told, c.gateways = objects{}, newTakers(c.Tenants), newPublished(), newGateways(api)
+	if gateways == nil && c.leader != nil {
+		c.leader.classMade.Store(false) // it is made again with the CRDs
+	}
+	c.objects, c.nodes, c.told, c.gateways = objects{}, newTakers(c.Tenants), newPublished(), newGateways(gateways)
 }
 
 // mark asks for a round.
@@ -273,8 +276,10 @@ func (c *Controller) view(tenant string) view {
 		refuse: func(host string) string {
 			return c.locked(func() string { return c.policy.refuse(tenant, host) })
 		},
-		takenBy: func(host string) string {
-			return c.locked(func() string { return c.holders.takenFrom(tenant, host, c.policy) })
+		takenBy: func(host string) (who, by string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.holders.takenFrom(tenant, host, c.policy)
 		},
 		holds: func(host string) bool {
 			return c.locked(func() string { return c.holders.holder(host) }) == tenant
@@ -287,9 +292,7 @@ func (c *Controller) view(tenant string) view {
 	v.routes = c.gateways.view(tenant)
 	v.routes.ours = c.ours(tenant)
 	v.routes.labels = c.labels
-	for _, at := range c.nodes.addresses(tenant) {
-		v.routes.addresses = append(v.routes.addresses, at.IP)
-	}
+	v.routes.addresses = c.nodes.spelled(tenant)
 	if of := c.spaces[tenant]; of != nil {
 		for _, ingress := range *of {
 			if isOf(c.classes, ingress) {
@@ -327,7 +330,7 @@ func (c *Controller) publish(tenant string, r *result, rests time.Time) {
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.reset(nil)
 	if c.Objects == nil {
-		return c.run(ctx, nil)
+		return c.run(ctx, nil, false)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -340,34 +343,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	for ctx.Err() == nil {
-		api, changed := kinds.current()
-		within, end := context.WithCancel(ctx)
-		go func() {
-			defer end()
-			for same := true; same; {
-				select {
-				case <-changed:
-				case <-within.Done():
-					return
-				}
-				var now gatewayAPI
-				now, changed = kinds.current()
-				same = maps.Equal(api, now)
-			}
-		}()
-		err := c.run(within, api)
-		end()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.followKinds(ctx, kinds)
 }
 
-// run is Run while the same kinds are served.
-func (c *Controller) run(ctx context.Context, api gatewayAPI) error {
-	c.reset(api)
+// run is Run while the same kinds are served. gateways may be nil; pending says that it will not be.
+func (c *Controller) run(ctx context.Context, gateways *gatewaySource, pending bool) error {
+	c.reset(gateways)
+	c.mu.Lock()
+	c.gateways.pending = pending
+	c.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	first, rest := factories(c.Options)
 	defer first.Shutdown()
@@ -378,13 +362,12 @@ func (c *Controller) run(ctx context.Context, api gatewayAPI) error {
 	if err != nil {
 		return fmt.Errorf("watching Ingresses: %w", err)
 	}
-	gateways, err := o.observeGateways(rest, api)
+	stopGateways, err := o.observeGateways(gateways)
+	defer stopGateways()
 	if err != nil {
 		return fmt.Errorf("watching Gateways: %w", err)
 	}
-	synced = append(synced, gateways...)
 	first.StartWithContext(ctx)
-	rest.startGateways(ctx, resourceClasses, resourceGateways)
 	if !await(ctx, synced) {
 		return nil
 	}

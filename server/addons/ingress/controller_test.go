@@ -282,7 +282,7 @@ func (k *cluster) node(c *Controller, name string) *toldNode {
 func (n *toldNode) await(what string, holds func() bool) {
 	n.k.t.Helper()
 	late := time.After(2 * time.Minute)
-	for n.apply(n.k.t, n.Next()); !holds(); n.apply(n.k.t, n.Next()) {
+	for n.apply(n.k.t, n.news()); !holds(); n.apply(n.k.t, n.news()) {
 		select {
 		case <-n.Changed():
 		case <-late:
@@ -305,7 +305,7 @@ func TestFromObjectsToLines(t *testing.T) {
 	k.own("10.42.0.1", "t1")
 	c, _ := k.server()
 	n := k.node(c, "n")
-	if lines := n.Next(); len(lines) != 0 {
+	if lines := n.news(); len(lines) != 0 {
 		t.Errorf("without an Ingress of the class a node is told %v", lines)
 	}
 	for _, a := range k.Actions() {

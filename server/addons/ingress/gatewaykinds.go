@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,6 +166,7 @@ func readAs[T any, P interface {
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, read) == nil {
 			keep(read, kept)
 		}
+		kept.SetAnnotations(map[string]string{sizeAnnotation: strconv.Itoa(measure(from.Object))})
 		kept.SetNamespace(from.GetNamespace())
 		kept.SetName(from.GetName())
 		kept.SetUID(from.GetUID())

@@ -52,7 +52,9 @@ func (w writer) takeBackGateways(ctx context.Context, objects dynamic.Interface)
 	for resource, back := range map[string]func(*unstructured.Unstructured) map[string]any{
 		resourceGateways: func(gw *unstructured.Unstructured) map[string]any {
 			class, _, _ := unstructured.NestedString(gw.Object, "spec", "gatewayClassName")
-			if !ours.ours(space.OfNamespace(gw.GetNamespace()), class) {
+			if gw.GetNamespace() == "" || !ours.ours(space.OfNamespace(gw.GetNamespace()), class) ||
+				hasItem(gw, "type", string(gatewayv1.GatewayConditionProgrammed), "reason",
+					string(gatewayv1.GatewayReasonPending), "status", "conditions") {
 				return nil
 			}
 			return map[string]any{"addresses": nil, "listeners": nil, "conditions": waiting()}
@@ -81,10 +83,10 @@ func (w writer) takeBackGateways(ctx context.Context, objects dynamic.Interface)
 
 // classesIn are those of this controller.
 func classesIn(api gatewayAPI, all []unstructured.Unstructured) gateways {
-	ours := newGateways(api)
+	ours := newGateways(&gatewaySource{api: api})
 	for i := range all {
 		named, _, _ := unstructured.NestedString(all[i].Object, "spec", "controllerName")
-		if named == gateway.ControllerName {
+		if named == gateway.ControllerName && all[i].GetNamespace() == "" { // else it is of a tenant's own CRD
 			class := &gatewayv1.GatewayClass{}
 			class.Spec.ControllerName = gateway.ControllerName
 			ours.classes[all[i].GetName()] = class

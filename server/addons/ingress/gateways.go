@@ -16,7 +16,9 @@ import (
 
 // gateways is what there is of the Gateway API, guarded by Controller.mu.
 type gateways struct {
-	api        gatewayAPI // nil while it is not served
+	api gatewayAPI // nil while it is not served
+	// pending says that it is served, and what there is of it is not known yet.
+	pending    bool
 	classes    map[string]*gatewayv1.GatewayClass
 	spaces     map[string]*gatewayContents
 	namespaces cache.Indexer // nil while there is no Gateway
@@ -30,7 +32,11 @@ type gatewayContents struct {
 	grants     map[string]*gatewayv1.ReferenceGrant
 }
 
-func newGateways(api gatewayAPI) gateways {
+func newGateways(from *gatewaySource) gateways {
+	var api gatewayAPI
+	if from != nil {
+		api = from.api
+	}
 	return gateways{api: api, classes: map[string]*gatewayv1.GatewayClass{}, spaces: map[string]*gatewayContents{}}
 }
 
@@ -62,7 +68,7 @@ func (g *gateways) ours(tenant, class string) bool {
 	if found == nil {
 		found = g.classes[class]
 	}
-	return found != nil && found.DeletionTimestamp == nil && found.Spec.ControllerName == gateway.ControllerName
+	return found != nil && found.DeletionTimestamp == nil && isOurs(found)
 }
 
 // any reports whether there is a Gateway of this controller.
@@ -99,51 +105,33 @@ func (g *gateways) view(tenant string) (out routes) {
 	return out
 }
 
-// observeGateways makes the informers of the Gateway API, and watches classes and Gateways.
-func (c observer) observeGateways(f *restFactories, api gatewayAPI) (synced []cache.InformerSynced, err error) {
-	if api == nil {
-		return nil, nil
-	}
-	if f.gateways, err = newGatewayInformers(c.Objects, api, c.Pool); err != nil {
-		return nil, err
-	}
-	classes, err := observe(c.Controller, f.gateways[resourceClasses], c.seeGatewayClass)
-	if err != nil {
-		return nil, err
-	}
-	gateways, err := observe(c.Controller, f.gateways[resourceGateways], c.seeGateway)
-	return []cache.InformerSynced{classes, gateways}, err
-}
-
-// observeRoutes watches what Gateways need.
-func (c observer) observeRoutes(f *restFactories) (synced []cache.InformerSynced, err error) {
-	if f.gateways == nil {
-		return nil, nil
-	}
-	adds := []func() (cache.InformerSynced, error){
-		func() (cache.InformerSynced, error) {
-			return observe(c.Controller, f.gateways[resourceRoutes], c.seeRoute)
-		},
-		func() (cache.InformerSynced, error) {
-			return observe(c.Controller, f.gateways[resourceGrants], c.seeGrant)
-		},
-		func() (cache.InformerSynced, error) {
-			return observe(c.Controller, f.all.Core().V1().Namespaces().Informer(), c.seeNamespace)
-		},
-	}
-	if routes := f.gateways[resourceGRPCRoutes]; routes != nil {
-		adds = append(adds, func() (cache.InformerSynced, error) {
-			return observe(c.Controller, routes, c.seeGRPCRoute)
-		})
-	}
-	for _, add := range adds {
-		one, err := add()
-		if err != nil {
-			return nil, err
+// observeGateways takes over what a source has, and what changes there until stop is called.
+func (c observer) observeGateways(from *gatewaySource) (stop func(), err error) {
+	var taken []func()
+	stop = func() {
+		for _, end := range taken {
+			end()
 		}
-		synced = append(synced, one)
 	}
-	return synced, nil
+	if from == nil {
+		return stop, nil
+	}
+	take := func(resource string, add func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error)) {
+		informer := from.informers[resource]
+		if informer == nil || err != nil {
+			return
+		}
+		var handler cache.ResourceEventHandlerRegistration
+		if handler, err = add(informer); err == nil {
+			taken = append(taken, func() { informer.RemoveEventHandler(handler) }) //nolint:errcheck // it ends
+		}
+	}
+	take(resourceClasses, handles(c.Controller, c.seeGatewayClass))
+	take(resourceGateways, handles(c.Controller, c.seeGateway))
+	take(resourceRoutes, handles(c.Controller, c.seeRoute))
+	take(resourceGRPCRoutes, handles(c.Controller, c.seeGRPCRoute))
+	take(resourceGrants, handles(c.Controller, c.seeGrant))
+	return stop, err
 }
 
 // ours tells the classes of this controller that a space can name.
@@ -163,6 +151,9 @@ func (c *Controller) labels(namespace string) (map[string]string, bool) {
 }
 
 func (c observer) seeGatewayClass(class *gatewayv1.GatewayClass, deleted bool) {
+	if class.Namespace != "" {
+		return // of a tenant's own CRD of the other scope: it is no class of this name
+	}
 	was := c.gateways.classes[class.Name]
 	if c.gateways.classes[class.Name] = class; deleted {
 		delete(c.gateways.classes, class.Name)
@@ -171,9 +162,17 @@ func (c observer) seeGatewayClass(class *gatewayv1.GatewayClass, deleted bool) {
 		(was.DeletionTimestamp == nil) == (class.DeletionTimestamp == nil) {
 		return
 	}
+	owner, _ := space.SplitClusterName(class.Name)
 	if c.leader != nil {
-		owner, _ := space.SplitClusterName(class.Name)
 		c.leader.look(owner)
+	}
+	if !space.IsSystem(owner) { // it is for the Gateways of this space only
+		c.dirty[owner] = true
+		c.mark()
+		return
+	}
+	if !isOurs(was) && !isOurs(class) {
+		return
 	}
 	for tenant := range c.gateways.spaces {
 		c.dirty[tenant] = true
@@ -184,11 +183,18 @@ func (c observer) seeGatewayClass(class *gatewayv1.GatewayClass, deleted bool) {
 	c.mark()
 }
 
+func isOurs(class *gatewayv1.GatewayClass) bool {
+	return class != nil && class.Spec.ControllerName == gateway.ControllerName
+}
+
 // see takes over an object of a space, and has the space resolved again if it says something else than before.
 func see[T any, P interface {
 	*T
 	metav1.Object
 }](c observer, in func(*gatewayContents) map[string]P, obj P, deleted bool, same func(a, b P) bool) {
+	if obj.GetNamespace() == "" {
+		return // of a tenant's own CRD of the other scope: without a namespace it would seem the system's
+	}
 	tenant := space.OfNamespace(obj.GetNamespace())
 	all, key := in(c.gateways.of(tenant)), obj.GetNamespace()+"/"+obj.GetName()
 	was := all[key]

@@ -240,7 +240,7 @@ func TestObjectsOfAnotherSchemaSayNothing(t *testing.T) {
 
 // TestClassesOfSpaces: the class of the system is everybody's, and one of a space is its own.
 func TestClassesOfSpaces(t *testing.T) {
-	g := newGateways(gatewayAPI{})
+	g := newGateways(nil)
 	for name, controller := range map[string]string{"a4s": "a4s.io/gateway", "other": "example.com/other",
 		"own.t1.tenant": "a4s.io/gateway", "a4s.t2.tenant": "example.com/other"} {
 		class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -301,18 +301,28 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 	}
 }
 
-// TestMatchesOfOnePathAreBounded: a request is compared with all of them.
-func TestMatchesOfOnePathAreBounded(t *testing.T) {
+// TestMatchesThatOneRequestIsComparedWithAreBounded: those of its path, and of all that it begins with.
+func TestMatchesThatOneRequestIsComparedWithAreBounded(t *testing.T) {
 	r := &resolver{view: view{tenant: "t1"}, paths: map[string]map[string]bool{"a.x": {}}, alike: map[string]int{},
 		result: &result{hosts: map[string]*joinapi.IngressHost{}, served: map[string]bool{},
 			problems: map[string][]problem{}}}
 	for i := range mostAlike + 10 {
-		for _, path := range []string{"/a", "/b"} {
-			r.path(source{key: path}, "a.x", joinapi.IngressPath{Path: path, Method: fmt.Sprint(i)},
-				func(*joinapi.IngressPath) {})
+		for _, path := range []string{"/a", "/a/b", "/c"} {
+			if path != "/a/b" || i < mostAlike {
+				r.path(source{key: path}, "a.x", joinapi.IngressPath{Path: path, Method: fmt.Sprint(i)},
+					func(*joinapi.IngressPath) {})
+			}
 		}
 	}
-	if n := len(r.hosts["a.x"].Paths); n != 2*mostAlike || len(r.problems["/a"]) != 1 {
-		t.Errorf("there are %d paths, and %v is said", n, r.problems)
+	r.path(source{key: "plain"}, "a.x", joinapi.IngressPath{Path: "/a/b"}, func(*joinapi.IngressPath) {})
+	got := map[string]int{}
+	for _, p := range r.hosts["a.x"].Paths {
+		got[p.Path]++
+	}
+	if got["/a"] != mostAlike || got["/c"] != mostAlike || got["/a/b"] != mostAlike/2+1 {
+		t.Errorf("there are %v", got)
+	}
+	if len(r.problems["/a"]) != 1 || len(r.problems["/a/b"]) != 1 || len(r.problems["plain"]) != 0 {
+		t.Errorf("%v is said", r.problems)
 	}
 }

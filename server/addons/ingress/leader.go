@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +62,9 @@ type Leader struct {
 	mu   sync.Mutex
 	told map[string]map[types.UID]string // the last Events about the Ingresses of a space
 	// classMade says that there is a GatewayClass, or was: who deletes it does not want it.
-	classMade bool
+	classMade atomic.Bool
+	// budgets are what is left for the status of Gateways and routes, by tenant.
+	budgets map[string]*budget
 }
 
 // Leader returns the component that writes. One server runs it, beside its Controller.
@@ -85,8 +88,8 @@ func (c *Controller) lead(ctx context.Context) error {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 	}
 	l := &Leader{writer: w, c: c, claims: queue(), statuses: queue(), wrote: map[string]time.Time{},
-		left:   map[string]map[string]time.Time{},
-		told:   map[string]map[types.UID]string{},
+		left: map[string]map[string]time.Time{},
+		told: map[string]map[types.UID]string{}, budgets: map[string]*budget{},
 		events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
 	if err := l.read(ctx); err != nil {
 		return err
@@ -140,9 +143,10 @@ func (c *Controller) lookAtAll() {
 
 // addressesChanged has the leader write the addresses of nodes everywhere, soon. c.mu is held.
 func (c *Controller) addressesChanged() {
-	for tenant, of := range c.gateways.spaces {
-		if len(of.gateways) > 0 { // their status has them
-			c.dirty[tenant] = true
+	for tenant := range c.gateways.spaces {
+		r := c.results[tenant]
+		if r != nil && r.gateway != nil && !slices.Equal(r.addressesOf, c.nodes.spelled(tenant)) {
+			c.dirty[tenant] = true // their status has them
 			c.mark()
 		}
 	}
@@ -189,8 +193,8 @@ func (l *Leader) work(
 		switch err := do(ctx, tenant); {
 		case err == nil:
 			queue.Forget(tenant)
-		case apierrors.IsConflict(err):
-			queue.AddRateLimited(tenant) // somebody wrote between; what they wrote is about to be seen
+		case errors.Is(err, errLater):
+			queue.AddRateLimited(tenant)
 		case ctx.Err() == nil:
 			l.log.WithError(err).WithField("tenant", tenant).
 				Warn("Ingresses are not all up to date; this is tried again")
@@ -270,6 +274,10 @@ func (l *Leader) lingering(tenant string, wants []string, now time.Time) (out []
 		if named[host] || l.c.policy.refuse(tenant, host) != "" {
 			continue
 		}
+		if l.c.gateways.pending { // a route that is not known yet may name it
+			out = append(out, host)
+			continue
+		}
 		since, ok := l.left[tenant][host]
 		if !ok {
 			since = now
@@ -328,10 +336,7 @@ func (l *Leader) contested(freed []string) {
 func (l *Leader) status(ctx context.Context, tenant string) error {
 	l.c.mu.Lock()
 	r, addresses := l.c.results[tenant], l.c.nodes.addresses(tenant)
-	var routed gatewayObjects
-	if l.c.known {
-		routed = l.c.gateways.objects(tenant)
-	}
+	routed, known := l.c.gateways.objects(tenant), l.c.known
 	if r == nil {
 		r = &result{}
 	}
@@ -348,7 +353,7 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 	}
 	l.c.mu.Unlock()
 	told := map[types.UID]string{}
-	errs := []error{l.gatewayStatus(ctx, tenant, routed, r)}
+	var errs []error
 	for _, ingress := range left { // for another controller, or for none
 		err := l.writeStatus(ctx, ingress, nil)
 		if errs = append(errs, err); err != nil {
@@ -371,12 +376,20 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 			l.tell(ingress, problems)
 		}
 	}
+	l.remember(tenant, told)
+	if err := errors.Join(errs...); err != nil || !known {
+		return err
+	}
+	return l.gatewayStatus(ctx, tenant, routed, r)
+}
+
+// remember takes note of what was told of the Ingresses of a space.
+func (l *Leader) remember(tenant string, told map[types.UID]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.told[tenant] = told; len(told) == 0 {
 		delete(l.told, tenant)
 	}
-	return errors.Join(errs...)
 }
 
 // gave reports whether an Ingress was looked at as one of this class.

@@ -154,3 +154,11 @@ func (t *takers) addresses(tenant string) []corev1.LoadBalancerIngress {
 	}
 	return out[:min(len(out), mostAddresses)]
 }
+
+// spelled are the addresses as text.
+func (t *takers) spelled(tenant string) (out []string) {
+	for _, at := range t.addresses(tenant) {
+		out = append(out, at.IP)
+	}
+	return out
+}

@@ -3,7 +3,6 @@ package ingress
 import (
 	"context"
 	"reflect"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,9 +22,6 @@ type restFactories struct {
 	all     informers.SharedInformerFactory
 	secrets informers.SharedInformerFactory
 	claims  informers.SharedInformerFactory
-	// gateways are the informers of the Gateway API, by resource; empty while it is not served.
-	gateways map[string]cache.SharedIndexInformer
-	running  sync.WaitGroup // those of gateways
 }
 
 func (f *restFactories) each(do func(informers.SharedInformerFactory)) {
@@ -36,21 +32,10 @@ func (f *restFactories) each(do func(informers.SharedInformerFactory)) {
 
 func (f *restFactories) start(ctx context.Context) {
 	f.each(func(one informers.SharedInformerFactory) { one.StartWithContext(ctx) })
-	f.startGateways(ctx, resourceRoutes, resourceGRPCRoutes, resourceGrants)
-}
-
-// startGateways runs the informers of some resources of the Gateway API.
-func (f *restFactories) startGateways(ctx context.Context, resources ...string) {
-	for _, resource := range resources {
-		if informer := f.gateways[resource]; informer != nil {
-			f.running.Go(func() { informer.RunWithContext(ctx) })
-		}
-	}
 }
 
 func (f *restFactories) shutdown() {
 	f.each(func(one informers.SharedInformerFactory) { one.Shutdown() })
-	f.running.Wait()
 }
 
 func factories(c Options) (informers.SharedInformerFactory, *restFactories) {
@@ -76,6 +61,17 @@ func await(ctx context.Context, synced []cache.InformerSynced) bool {
 func observe[T any](c *Controller, informer cache.SharedIndexInformer, see func(obj T, deleted bool)) (
 	cache.InformerSynced, error,
 ) {
+	handler, err := handles(c, see)(informer)
+	if err != nil {
+		return nil, err
+	}
+	return handler.HasSynced, nil
+}
+
+// handles adds what observe does to an informer.
+func handles[T any](
+	c *Controller, see func(obj T, deleted bool),
+) func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
 	call := func(obj any, deleted bool) {
 		if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = t.Obj
@@ -86,15 +82,13 @@ func observe[T any](c *Controller, informer cache.SharedIndexInformer, see func(
 			see(o, deleted)
 		}
 	}
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { call(obj, false) },
-		UpdateFunc: func(_, obj any) { call(obj, false) },
-		DeleteFunc: func(obj any) { call(obj, true) },
-	})
-	if err != nil {
-		return nil, err
+	return func(informer cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
+		return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { call(obj, false) },
+			UpdateFunc: func(_, obj any) { call(obj, false) },
+			DeleteFunc: func(obj any) { call(obj, true) },
+		})
 	}
-	return handler.HasSynced, nil
 }
 
 func (c observer) observeIngresses(f informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
@@ -177,8 +171,11 @@ func (c observer) observeRest(f *restFactories) (synced []cache.InformerSynced, 
 		}
 		synced = append(synced, one)
 	}
-	routes, err := c.observeRoutes(f)
-	return append(synced, routes...), err
+	if c.gateways.api == nil {
+		return synced, nil
+	}
+	namespaces, err := observe(c.Controller, f.all.Core().V1().Namespaces().Informer(), c.seeNamespace)
+	return append(synced, namespaces), err
 }
 
 // observeSlices looks at what a slice was, too: one that is another Service's now has left the first.

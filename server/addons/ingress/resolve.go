@@ -27,7 +27,10 @@ const (
 	mostEntries   = 2000    // of spec.tls
 	mostBytes     = 8 << 20 // of certificates and keys
 	mostProblems  = 20      // that are said of an Ingress
-	mostAlike     = 256     // matches that differ in more than their path; a request is compared with all of them
+	// mostAlike is how many matches a request is compared with: those of one path, and of what it begins with. mostParts
+	// is how many parts paths have together: nodes keep a tree of them.
+	mostAlike = 256
+	mostParts = 100000
 	// mostLooked is how many hosts are looked at, and mostWorked how many endpoints and ports of slices.
 	mostLooked = 4 * mostHosts
 	mostWorked = 400000
@@ -53,9 +56,9 @@ type view struct {
 	secret    func(namespace, name string) *corev1.Secret
 	// before are the certificates of the Secrets as they were last time.
 	before map[object]parsed
-	// refuse says why the space may not have a host, takenBy who has it; both are empty if it may have it.
+	// refuse says why the space may not have a host, takenBy who has it, by which host; all are empty if it may have it.
 	refuse  func(host string) string
-	takenBy func(host string) string
+	takenBy func(host string) (who, by string)
 	// holds reports whether it has it.
 	holds func(host string) bool
 	// owns reports whether an address is that of a pod of the space.
@@ -82,15 +85,16 @@ type result struct {
 	// served are the sources of which nodes take requests, by key.
 	served   map[string]bool
 	problems map[string][]problem
-	// gateway is what its Gateways and routes come to, nil without.
-	gateway *gateway.Result
+	// gateway is what its Gateways and routes come to, nil without, and addressesOf what these have as addresses.
+	gateway     *gateway.Result
+	addressesOf []string
 	// uses are the Services and Secrets that it depends on, whether they are there or not.
 	uses map[object]bool
 	// addresses are those of all endpoints.
 	addresses map[netip.Addr]bool
 	// strangers says that endpoints were left out, as their addresses are of no pod of the space so far.
 	strangers bool
-	// taken are the hosts that are another's.
+	// taken are hosts of others that keep the space from some that it wants: these, or what is below them.
 	taken map[string]bool
 	// parsed are the certificates of the Secrets of spec.tls.
 	parsed map[object]parsed
@@ -111,8 +115,9 @@ type resolver struct {
 	count int
 	// asked is what became of the hosts that were looked at.
 	asked map[string]answer
-	// alike is how many matches have the same host and path.
+	// alike is how many matches with conditions have the same host and path, and parts how many all paths have.
 	alike map[string]int
+	parts int
 	// waiting are the sources with hosts that the space might have and does not, and held is how many it has.
 	waiting []source
 	held    int
@@ -124,18 +129,9 @@ type resolver struct {
 	read           map[*discoveryv1.EndpointSlice]*readSlice
 }
 
-// waitsFor reports whether the space wants one of the hosts, which was another's, or one below it.
+// waitsFor reports whether one of the hosts, which was another's, kept the space from one that it wants.
 func (r *result) waitsFor(freed []string) bool {
-	hosts := map[string]bool{}
-	for _, host := range freed {
-		hosts[host] = true
-	}
-	for host := range r.taken {
-		if hosts[host] || slices.ContainsFunc(wildcardsOver(host), func(over string) bool { return hosts[over] }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(freed, func(host string) bool { return r.taken[host] })
 }
 
 // resolve says what becomes of a space.
@@ -276,8 +272,8 @@ func (r *resolver) ask(host string) answer {
 		if r.want(host); out.held {
 			r.held++
 		}
-		if who := r.takenBy(host); who != "" {
-			r.taken[host] = true
+		if who, by := r.takenBy(host); who != "" {
+			r.taken[by] = true
 			out = answer{false, reasonTaken, about(r.tenant, who)}
 		}
 	}
@@ -329,10 +325,7 @@ func (r *resolver) path(
 		return
 	}
 	r.paths[host][match] = true
-	alike := host + " " + matchOf(&joinapi.IngressPath{Path: path.Path, Exact: path.Exact})
-	if r.alike[alike]++; r.alike[alike] > mostAlike {
-		r.say(from, reasonBounds, "there are more than %d matches of %s that have the same path; the rest is left out",
-			mostAlike, spelled(host))
+	if !r.room(from, host, &path) {
 		return
 	}
 	at := r.hosts[host]
@@ -343,6 +336,32 @@ func (r *resolver) path(
 	r.served[from.key] = true
 	lead(&path)
 	at.Paths = append(at.Paths, path)
+}
+
+// room reports whether there is room for one more path.
+func (r *resolver) room(from source, host string, path *joinapi.IngressPath) bool {
+	if r.parts += 1 + strings.Count(path.Path, "/"); r.parts > mostParts {
+		r.say(from, reasonBounds, "the paths of this space have more than %d parts together; the rest is left out",
+			mostParts)
+		return false
+	}
+	if path.Method == "" && path.Scheme == "" && len(path.Headers) == 0 && len(path.Query) == 0 {
+		return true // a request is compared with nothing
+	}
+	all := 0
+	for at := strings.TrimRight(path.Path, "/"); ; at = at[:strings.LastIndexByte(at, '/')] {
+		all += r.alike[host+at]
+		if all >= mostAlike {
+			r.say(from, reasonBounds, "there are more than %d matches of %s that one request is compared with; the rest "+
+				"is left out", mostAlike, spelled(host))
+			return false
+		}
+		if !strings.Contains(at, "/") {
+			break
+		}
+	}
+	r.alike[host+strings.TrimRight(path.Path, "/")]++
+	return true
 }
 
 // secure gives hosts their certificates: those that are for the very name before those for a wildcard.

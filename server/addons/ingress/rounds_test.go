@@ -157,9 +157,12 @@ func TestNothingIsFreedWithoutAClass(t *testing.T) {
 }
 
 func TestWhoWaitsForAHost(t *testing.T) {
-	r := &result{taken: map[string]bool{"a.x": true, "b.y": true}}
-	for host, want := range map[string]bool{"a.x": true, "*.y": true, "*.x": true, "y": false, "c.x": false,
-		"": false} {
+	w := &world{policy: newPolicy(), holders: newHolders()}
+	w.holders.set("t2", claims{"a.x": time.Unix(1, 0), "*.y": time.Unix(1, 0), "c.x": time.Unix(1, 0)})
+	w.ingresses = append(w.ingresses, ing("default.t1/a", 1, rule("a.x"), rule("c.b.y"), rule("mine.x")))
+	r := resolve(w.view("t1"))
+	for host, want := range map[string]bool{"a.x": true, "*.y": true, "*.b.y": false, "c.b.y": false, "mine.x": false,
+		"c.x": false, "": false} {
 		if r.waitsFor([]string{"else", host}) != want {
 			t.Errorf("%q: %v", host, !want)
 		}
@@ -243,7 +246,7 @@ func TestANodeWithoutPortsHasNoAddress(t *testing.T) {
 	k.await("it has the address of the other", func() bool { return k.at(key) == "192.0.2.1" })
 	w := watching(t, c, "n2")
 	defer w.Stop()
-	if len(w.Next()) == 0 {
+	if len(w.news()) == 0 {
 		t.Error("the node is told of nothing, and would not try again")
 	}
 	without = without.DeepCopy()

@@ -36,6 +36,7 @@ func (r *resolver) ofRoutes() (out []part) {
 	if len(r.routes.gateways) == 0 {
 		return nil
 	}
+	r.addressesOf = r.routes.addresses
 	r.gateway = gateway.Resolve(gateway.View{
 		Tenant: r.tenant, Ours: r.routes.ours, Gateways: r.routes.gateways, Routes: r.routes.routes,
 		GRPCRoutes: r.routes.grpcRoutes, Grants: r.routes.grants, Labels: r.routes.labels,

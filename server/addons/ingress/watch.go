@@ -139,10 +139,14 @@ func (w *Watch) awake() {
 	}
 }
 
-// Next returns what the node was not told yet, without the end of the batch. Only one goroutine may call it.
-func (w *Watch) Next() (lines []joinapi.IngressLine) {
+// Next returns what the node was not told yet, without the end of the batch; false if the watch has ended, and nothing
+// is known. Only one goroutine may call it.
+func (w *Watch) Next() (lines []joinapi.IngressLine, ok bool) {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
+	if !w.c.told.watches[w] {
+		return nil, false
+	}
 	dirty := w.dirty
 	if w.everything {
 		dirty = map[string]bool{}
@@ -176,5 +180,5 @@ func (w *Watch) Next() (lines []joinapi.IngressLine) {
 			lines = append(lines, was.Deletion())
 		}
 	}
-	return lines
+	return lines, true
 }
