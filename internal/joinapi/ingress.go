@@ -64,6 +64,8 @@ type IngressHost struct {
 	// Name is a DNS name in lower case; "*.example.com" is every name with one more label, for
 	// which there is no host of its own; "" is every name for which there is no other host.
 	Name string `json:"name"`
+	// Deep is whether a wildcard is for names with any number of labels more, as in the Gateway API.
+	Deep bool `json:"deep,omitempty"`
 	// Tenant is whose the host is, "system" for the system space.
 	Tenant string `json:"tenant,omitempty"`
 	// Paths are in the order in which they are tried: the first that matches a request has it.

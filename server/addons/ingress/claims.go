@@ -122,12 +122,16 @@ func (h *holders) takenFrom(tenant, host string, p *policy) string {
 	case holder != "":
 		return holder
 	}
-	over := wildcardOver(host)
-	if over == "" || p.names(tenant, host) {
+	if p.names(tenant, host) {
 		return ""
 	}
-	if holder := h.holder(over); holder != tenant {
-		return holder
+	for _, over := range wildcardsOver(host) {
+		if holder := h.holder(over); holder != "" {
+			if holder == tenant {
+				return ""
+			}
+			return holder
+		}
 	}
 	return ""
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 const (
@@ -59,6 +60,8 @@ type Leader struct {
 
 	mu   sync.Mutex
 	told map[string]map[types.UID]string // the last Events about the Ingresses of a space
+	// classMade says that there is a GatewayClass, or was: who deletes it does not want it.
+	classMade bool
 }
 
 // Leader returns the component that writes. One server runs it, beside its Controller.
@@ -127,10 +130,22 @@ func (c *Controller) lookAtAll() {
 	for _, tenant := range c.leader.written {
 		c.leader.look(tenant)
 	}
+	for tenant := range c.gateways.spaces {
+		c.leader.look(tenant)
+	}
+	if c.gateways.api != nil {
+		c.leader.look(space.System) // which has the class
+	}
 }
 
 // addressesChanged has the leader write the addresses of nodes everywhere, soon. c.mu is held.
 func (c *Controller) addressesChanged() {
+	for tenant, of := range c.gateways.spaces {
+		if len(of.gateways) > 0 { // their status has them
+			c.dirty[tenant] = true
+			c.mark()
+		}
+	}
 	if c.leader == nil {
 		return
 	}
@@ -174,6 +189,8 @@ func (l *Leader) work(
 		switch err := do(ctx, tenant); {
 		case err == nil:
 			queue.Forget(tenant)
+		case apierrors.IsConflict(err):
+			queue.AddRateLimited(tenant) // somebody wrote between; what they wrote is about to be seen
 		case ctx.Err() == nil:
 			l.log.WithError(err).WithField("tenant", tenant).
 				Warn("Ingresses are not all up to date; this is tried again")
@@ -230,7 +247,7 @@ func (l *Leader) claim(ctx context.Context, tenant string) error {
 func (l *Leader) next(tenant string, now time.Time) (out claims, changed, seen bool) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	if !l.c.known || !slices.Contains(slices.Collect(maps.Values(l.c.classes)), true) {
+	if !l.c.known || l.c.gateways.api == nil && !slices.Contains(slices.Collect(maps.Values(l.c.classes)), true) {
 		return nil, false, true // nobody knows what it wants; or its class is being replaced
 	}
 	var wants []string
@@ -310,7 +327,11 @@ func (l *Leader) contested(freed []string) {
 // status writes the addresses and what is wrong into the Ingresses of a space.
 func (l *Leader) status(ctx context.Context, tenant string) error {
 	l.c.mu.Lock()
-	r, addresses := l.c.results[tenant], l.c.nodes.addresses()
+	r, addresses := l.c.results[tenant], l.c.nodes.addresses(tenant)
+	var routed gatewayObjects
+	if l.c.known {
+		routed = l.c.gateways.objects(tenant)
+	}
 	if r == nil {
 		r = &result{}
 	}
@@ -327,7 +348,7 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 	}
 	l.c.mu.Unlock()
 	told := map[types.UID]string{}
-	var errs []error
+	errs := []error{l.gatewayStatus(ctx, tenant, routed, r)}
 	for _, ingress := range left { // for another controller, or for none
 		err := l.writeStatus(ctx, ingress, nil)
 		if errs = append(errs, err); err != nil {

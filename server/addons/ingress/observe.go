@@ -3,6 +3,7 @@ package ingress
 import (
 	"context"
 	"reflect"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -22,6 +23,9 @@ type restFactories struct {
 	all     informers.SharedInformerFactory
 	secrets informers.SharedInformerFactory
 	claims  informers.SharedInformerFactory
+	// gateways are the informers of the Gateway API, by resource; empty while it is not served.
+	gateways map[string]cache.SharedIndexInformer
+	running  sync.WaitGroup // those of gateways
 }
 
 func (f *restFactories) each(do func(informers.SharedInformerFactory)) {
@@ -32,10 +36,21 @@ func (f *restFactories) each(do func(informers.SharedInformerFactory)) {
 
 func (f *restFactories) start(ctx context.Context) {
 	f.each(func(one informers.SharedInformerFactory) { one.StartWithContext(ctx) })
+	f.startGateways(ctx, resourceRoutes, resourceGrants)
+}
+
+// startGateways runs the informers of some resources of the Gateway API.
+func (f *restFactories) startGateways(ctx context.Context, resources ...string) {
+	for _, resource := range resources {
+		if informer := f.gateways[resource]; informer != nil {
+			f.running.Go(func() { informer.RunWithContext(ctx) })
+		}
+	}
 }
 
 func (f *restFactories) shutdown() {
 	f.each(func(one informers.SharedInformerFactory) { one.Shutdown() })
+	f.running.Wait()
 }
 
 func factories(c Options) (informers.SharedInformerFactory, *restFactories) {
@@ -162,7 +177,8 @@ func (c observer) observeRest(f *restFactories) (synced []cache.InformerSynced, 
 		}
 		synced = append(synced, one)
 	}
-	return synced, nil
+	routes, err := c.observeRoutes(f)
+	return append(synced, routes...), err
 }
 
 // observeSlices looks at what a slice was, too: one that is another Service's now has left the first.
@@ -216,7 +232,9 @@ func (c observer) seeService(service *corev1.Service, deleted bool) {
 
 func (c observer) seeNode(node *corev1.Node, deleted bool) {
 	if c.nodes.set(node, deleted) {
-		c.told.look(c.nodes.choose(c.Partition))
+		changed := c.nodes.choose(c.Partition)
+		changed[node.Name] = true // its labels say for whom it is
+		c.told.look(changed)
 		c.addressesChanged()
 	}
 }
@@ -264,6 +282,10 @@ func (c observer) hosts(tenant string, hosts []string) {
 // objects are those that Ingresses name.
 type objects struct{ services, slices, secrets cache.Indexer }
 
+func (f *restFactories) namespaces() cache.Indexer {
+	return f.all.Core().V1().Namespaces().Informer().GetIndexer()
+}
+
 func (f *restFactories) objects() objects {
 	return objects{f.all.Core().V1().Services().Informer().GetIndexer(),
 		f.all.Discovery().V1().EndpointSlices().Informer().GetIndexer(),
@@ -274,7 +296,11 @@ func find[T any](from cache.Indexer, namespace, name string) *T {
 	if from == nil {
 		return nil
 	}
-	obj, ok, err := from.GetByKey(namespace + "/" + name)
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	obj, ok, err := from.GetByKey(key)
 	if err != nil || !ok {
 		return nil
 	}

@@ -213,12 +213,12 @@ func TestBoundsOfASpaceTogether(t *testing.T) {
 }
 
 func TestAStatusHasSoManyAddresses(t *testing.T) {
-	nodes := newTakers()
+	nodes := newTakers(nil)
 	for i := range mostAddresses + 10 {
 		nodes.set(node(fmt.Sprintf("n%d", i), nil, fmt.Sprintf("192.0.2.%d", i)), false)
 	}
 	changed := nodes.choose("")
-	if n := len(nodes.addresses()); n != mostAddresses || len(changed) != mostAddresses+10 {
+	if n := len(nodes.addresses("")); n != mostAddresses || len(changed) != mostAddresses+10 {
 		t.Errorf("%d addresses, and %d nodes changed", n, len(changed))
 	}
 	nodes.set(node("n3", map[string]string{"node.kubernetes.io/exclude-from-external-load-balancers": ""},

@@ -154,11 +154,19 @@ func (w *Watch) Next() (lines []joinapi.IngressLine) {
 		}
 	}
 	w.dirty, w.everything = map[string]bool{}, false
-	takes := w.c.nodes.pool[w.node] != nil
+	known := map[string]bool{}
+	takes := func(tenant string) bool {
+		is, ok := known[tenant]
+		if node := w.c.nodes.pool[w.node]; !ok && node != nil {
+			is = w.c.nodes.takes(node, tenant)
+			known[tenant] = is
+		}
+		return is
+	}
 	for _, key := range slices.Sorted(maps.Keys(dirty)) {
 		was, now := w.told[key], w.c.told.lines[key]
 		switch {
-		case takes && now != nil:
+		case now != nil && takes(tenantOf(now)):
 			if was != now {
 				w.told[key] = now
 				lines = append(lines, *now)

@@ -219,7 +219,7 @@ func TestAHostThatMoves(t *testing.T) {
 func TestAWatchEndsWithTheController(t *testing.T) {
 	c := still(node("n", nil))
 	w := watching(t, c, "n")
-	c.reset()
+	c.reset(nil)
 	<-w.Done()
 	if _, ok := c.Watch("n"); ok {
 		t.Error("one begins while nothing is known")
@@ -260,11 +260,63 @@ func TestAddressesOfNodes(t *testing.T) {
 	} {
 		observer{c}.seeService(step.service, step.deleted)
 		var got []string
-		for _, at := range c.nodes.addresses() {
+		for _, at := range c.nodes.addresses("") {
 			got = append(got, at.IP)
 		}
 		if strings.Join(got, " ") != step.want {
 			t.Errorf("with %v the addresses are %q, want %s", step.service.Status, got, step.want)
 		}
+	}
+}
+
+// TestNodesOfATenantAreToldItsHostsOnly: who breaks out of a pod of such a node reads what it was told.
+func TestNodesOfATenantAreToldItsHostsOnly(t *testing.T) {
+	k := newCluster(t, node("n1", nil, "192.0.2.1"), node("n2", map[string]string{"for": "t1"}, "192.0.2.2"),
+		ourClass(), svc("default/web", "http:80"), svc("default.t1/web", "http:80"), svc("default.t2/web", "http:80"),
+		ing("default/web", 3, rule("system.example.com", "Prefix / web:80")),
+		ing("default.t1/web", 2, rule("one.example.com", "Prefix / web:80")),
+		ing("default.t2/web", 1, rule("two.example.com", "Prefix / web:80")))
+	c, _ := k.server()
+	told := func(node string) string {
+		c.mu.Lock()
+		known := c.known
+		c.mu.Unlock()
+		if !known {
+			return ""
+		}
+		w := watching(t, c, node)
+		defer w.Stop()
+		var hosts []string
+		for _, line := range w.Next() {
+			if line.Host != nil {
+				hosts = append(hosts, strings.TrimSuffix(line.Host.Name, ".example.com"))
+			}
+		}
+		return strings.Join(hosts, " ")
+	}
+	const all = "one system two"
+	k.await("both are told everything", func() bool { return told("n1") == all && told("n2") == all })
+	w := watching(t, c, "n2")
+	defer w.Stop()
+	w.Next()
+	k.keeps.Add(1)
+	var gone []string
+	k.await("the node is told what it is to forget", func() bool {
+		for _, line := range w.Next() {
+			if line.Host != nil && line.Host.Deleted {
+				gone = append(gone, line.Host.Name)
+			}
+		}
+		return strings.Join(gone, " ") == "system.example.com two.example.com"
+	})
+	if got := told("n2"); got != "one" {
+		t.Errorf("the tenant's node is told of %q", got)
+	}
+	if got := told("n1"); got != all {
+		t.Errorf("the other node is told of %q", got)
+	}
+	for key, want := range map[string]string{"default/web": "192.0.2.1", "default.t1/web": "192.0.2.1 192.0.2.2",
+		"default.t2/web": "192.0.2.1"} {
+		k.await(key+" has the addresses that serve it", func() bool { return k.at(key) == want })
 	}
 }

@@ -1,0 +1,300 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// Bounds of an HTTPRoute, as its CRD says.
+const (
+	mostParents   = 32
+	mostHostnames = 16
+)
+
+// route is an HTTPRoute that is looked at.
+type route struct {
+	object  *gatewayv1.HTTPRoute
+	name    types.NamespacedName
+	parents []*parent
+	// said are things to know of a route that is accepted.
+	said []problem
+	// places are the hosts that it has with listeners that take requests.
+	places places
+}
+
+// parent is a Gateway of this controller that a route names.
+type parent struct {
+	ref     *gatewayv1.ParentReference
+	gateway *gateway
+	// listeners are those that the route is attached to, and hosts what it has with those that take requests.
+	listeners []*listener
+	hosts     []string
+	// refused says why the route is not accepted.
+	refused problem
+	said    []problem
+}
+
+// places are hosts in the order in which they were found, with their listeners.
+type places struct {
+	hosts []string
+	at    map[string]*place
+}
+
+// place is where a host is found.
+type place struct {
+	http bool
+	// secure is the best of the listeners with TLS.
+	secure *offer
+}
+
+func (p *places) add(host string, o offer) {
+	if p.at == nil {
+		p.at = map[string]*place{}
+	}
+	at := p.at[host]
+	if at == nil {
+		at = &place{}
+		p.at[host] = at
+		p.hosts = append(p.hosts, host)
+	}
+	switch {
+	case o.listener.scheme == schemeHTTP:
+		at.http = true
+	case at.secure == nil || o.better(at.secure):
+		at.secure = &o
+	}
+}
+
+// scheme is the only scheme of a host, or "" for both.
+func (p *place) scheme() string {
+	switch {
+	case p.secure == nil:
+		return schemeHTTP
+	case !p.http:
+		return schemeHTTPS
+	}
+	return ""
+}
+
+// route resolves an HTTPRoute.
+func (r *resolver) route(object *gatewayv1.HTTPRoute) {
+	t := &route{object: object, name: nameOf(object)}
+	r.parentsOf(t)
+	r.out.Routes[t.name] = nil
+	if len(t.parents) == 0 {
+		return
+	}
+	c := &compiled{}
+	if r.spend(1 + len(t.parents)) {
+		c = r.compile(object)
+		for _, p := range t.parents {
+			r.attach(t, p)
+		}
+	}
+	if r.over() { // what was found so far may be wrong
+		c = &compiled{pending: true}
+		for _, p := range t.parents {
+			p.refused = tooMany()
+		}
+	} else {
+		r.admit(t, c)
+	}
+	r.count(t)
+	r.statusOfRoute(t, c)
+}
+
+// refuse has no parent accept the route.
+func (t *route) refuse(p problem) {
+	for _, at := range t.parents {
+		at.refused = at.refused.or(p)
+	}
+}
+
+// parentsOf finds the Gateways that a route names.
+func (r *resolver) parentsOf(t *route) {
+	refs := t.object.Spec.ParentRefs
+	if len(refs) > mostParents {
+		refs = refs[:mostParents]
+		t.said = append(t.said, unsupported("parentRefs after the first %d are "+
+			"left out", mostParents))
+	}
+	type key struct {
+		gateway *gateway
+		section gatewayv1.SectionName
+		port    gatewayv1.PortNumber
+	}
+	seen := map[key]bool{}
+	for i := range refs {
+		ref := &refs[i]
+		if ref.Group != nil && *ref.Group != gatewayv1.GroupName || ref.Kind != nil && *ref.Kind != kindGateway {
+			continue
+		}
+		namespace, ok := r.namespace(t.object, ref.Namespace)
+		g := r.gateways[types.NamespacedName{Namespace: namespace, Name: string(ref.Name)}]
+		if !ok || g == nil || ref.SectionName != nil && len(*ref.SectionName) > mostName {
+			continue
+		}
+		k := key{gateway: g}
+		if ref.SectionName != nil {
+			k.section = *ref.SectionName
+		}
+		if ref.Port != nil {
+			k.port = *ref.Port
+		}
+		if !seen[k] {
+			seen[k] = true
+			t.parents = append(t.parents, &parent{ref: ref, gateway: g})
+		}
+	}
+}
+
+// attach finds the listeners of a parent that take the route.
+func (r *resolver) attach(t *route, p *parent) {
+	section, port := p.ref.SectionName, p.ref.Port
+	selected, allowed := false, false
+	for _, l := range p.gateway.listeners {
+		if !r.spend(1) {
+			return
+		}
+		if section != nil && *section != "" && *section != l.spec.Name || port != nil && *port != l.spec.Port {
+			continue
+		}
+		selected = true
+		if !r.takes(p.gateway, l, t.name.Namespace) {
+			continue
+		}
+		allowed = true
+		if r.meet(t, p, l) {
+			p.listeners = append(p.listeners, l)
+		}
+	}
+	switch {
+	case len(p.listeners) > 0:
+	case !selected:
+		p.refused = problemf(gatewayv1.RouteReasonNoMatchingParent, "no listener is what the parentRef names")
+	case !allowed:
+		p.refused = problemf(gatewayv1.RouteReasonNotAllowedByListeners, "no listener takes HTTPRoutes of this "+
+			"namespace")
+	default:
+		p.refused = problemf(gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostname of the route is one of a "+
+			"listener")
+	}
+}
+
+// meet finds the hosts that a route and a listener have in common, and reports whether there are any.
+func (r *resolver) meet(t *route, p *parent, l *listener) (any bool) {
+	hostnames := t.object.Spec.Hostnames
+	if len(hostnames) > mostHostnames {
+		return true // compile refuses it
+	}
+	take := func(hostname string) {
+		host, ok := intersection(l.host, hostname)
+		if !ok {
+			return
+		}
+		any = true
+		if l.live && r.belongs(p.gateway, l, host) {
+			t.places.add(host, offer{p.gateway, l})
+			p.hosts = append(p.hosts, host)
+		}
+	}
+	if len(hostnames) == 0 {
+		take(anyHost)
+	}
+	for _, hostname := range hostnames {
+		if !r.spend(1) {
+			return any
+		}
+		if hostname == "" || len(hostname) > mostName {
+			return true // compile refuses it
+		}
+		take(string(hostname))
+	}
+	return any
+}
+
+// belongs reports whether requests for a host are of a listener, and not of another one of its Gateway that is more
+// specific.
+func (r *resolver) belongs(g *gateway, l *listener, host string) bool {
+	if of := g.live[liveKey(l.scheme, host)]; of != nil {
+		return of == l
+	}
+	for w := range wider(host) {
+		if !r.spend(1) {
+			return false
+		}
+		if of := g.live[liveKey(l.scheme, w)]; of != nil {
+			return of == l
+		}
+	}
+	return false
+}
+
+// count counts a route for the listeners that it is attached to.
+func (r *resolver) count(t *route) {
+	counted := map[*listener]bool{}
+	for _, p := range t.parents {
+		if p.refused.is() {
+			continue
+		}
+		for _, l := range p.listeners {
+			if !counted[l] {
+				counted[l] = true
+				l.attached++
+			}
+		}
+	}
+}
+
+// statusOfRoute writes the entries of a route.
+func (r *resolver) statusOfRoute(t *route, c *compiled) {
+	for _, p := range t.parents {
+		conditions := r.conditionsOn(presentOf(t.object, p.ref), t.object.Generation,
+			string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs),
+			string(gatewayv1.RouteConditionPartiallyInvalid))
+		message := "the route is accepted"
+		if said := append(slices.Clone(t.said), p.said...); len(said) > 0 {
+			message += "; " + several(said)
+		}
+		judge(conditions, gatewayv1.RouteConditionAccepted, p.refused, gatewayv1.RouteReasonAccepted, message)
+		if c.pending {
+			set(conditions, gatewayv1.RouteConditionResolvedRefs, metav1.ConditionUnknown,
+				gatewayv1.RouteReasonPending, "its references were not looked at")
+		} else {
+			judge(conditions, gatewayv1.RouteConditionResolvedRefs, c.unresolved(), gatewayv1.RouteReasonResolvedRefs,
+				"all references are resolved")
+		}
+		if len(c.invalid) > 0 && c.valid > 0 && !p.refused.is() {
+			set(conditions, gatewayv1.RouteConditionPartiallyInvalid, metav1.ConditionTrue, c.invalid[0].reason,
+				fmt.Sprintf("Dropped Rule: %s; requests that it matches are answered with 500", several(c.invalid)))
+		} else {
+			remove(conditions, gatewayv1.RouteConditionPartiallyInvalid)
+		}
+		r.out.Routes[t.name] = append(r.out.Routes[t.name], gatewayv1.RouteParentStatus{ParentRef: *p.ref.DeepCopy(),
+			ControllerName: ControllerName, Conditions: conditions.list})
+	}
+}
+
+// presentOf are the conditions that a route has for a parent.
+func presentOf(object *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference) []metav1.Condition {
+	parents := object.Status.Parents
+	for i := range parents[:min(len(parents), 2*mostParents)] {
+		if parents[i].ControllerName == ControllerName && sameRef(&parents[i].ParentRef, ref) {
+			return parents[i].Conditions
+		}
+	}
+	return nil
+}
+
+func sameRef(a, b *gatewayv1.ParentReference) bool {
+	return a.Name == b.Name && same(a.Group, b.Group) && same(a.Kind, b.Kind) && same(a.Namespace, b.Namespace) &&
+		same(a.SectionName, b.SectionName) && same(a.Port, b.Port)
+}
+
+func same[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
