@@ -228,7 +228,7 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 	for _, host := range hostsOf(ingress) {
 		got := r.ask(host)
 		if mine[host] = got.held; got.reason != "" {
-			r.say(from, got.reason, "%s", got.message)
+			r.say(from, got.reason, "no requests for %s are taken: %s", spelled(host), got.message)
 		} else if !got.held { // it is about to, if there is room
 			r.waiting = append(r.waiting, from)
 		}
@@ -268,15 +268,14 @@ func (r *resolver) ask(host string) answer {
 	}
 	out := answer{held: r.holds(host)}
 	if why := r.refuse(host); why != "" {
-		out = answer{false, reasonHost, fmt.Sprintf("no requests for %s are taken: %s", spelled(host), why)}
+		out = answer{false, reasonHost, why}
 	} else {
 		if r.want(host); out.held {
 			r.held++
 		}
 		if who := r.takenBy(host); who != "" {
 			r.taken[host] = true
-			out = answer{false, reasonTaken, fmt.Sprintf("no requests for %s are taken: %s", spelled(host),
-				about(r.tenant, who))}
+			out = answer{false, reasonTaken, about(r.tenant, who)}
 		}
 	}
 	r.asked[host] = out
