@@ -80,7 +80,7 @@ func (r *runtimeSet) start(ctx context.Context, group *component.Group) error {
 	return group.StartAndWait(ctx, r.mux.Component())
 }
 
-// importImages makes the pause image and the operator's archives available.
+// importImages makes the pause image and the operator's archives available, and follows what comes later.
 func (r *runtimeSet) importImages(ctx context.Context, group *component.Group) error {
 	if r.imported || !r.builtin(workload.Container) {
 		return nil
@@ -88,22 +88,31 @@ func (r *runtimeSet) importImages(ctx context.Context, group *component.Group) e
 	if err := group.Wait(ctx, containerd.Name); err != nil {
 		return err
 	}
-	preloaded, err := images.Import(ctx, images.Options{
+	follower, err := images.Import(ctx, images.Options{
 		Socket:      containerd.Socket(containerdState()),
 		Snapshotter: r.cfg.Snapshotter,
 		Required:    []string{r.payload.PauseImageTar},
 		Dir:         images.Dir(r.cfg.DataDir),
 		StateFile:   images.StateFile(r.cfg.DataDir),
+		Imported:    r.preloaded,
 		Log:         r.log,
 	})
 	if err != nil {
 		return err
 	}
-	if err := kubelet.RecordPreloaded(r.cfg.DataDir, preloaded); err != nil {
-		return err
-	}
 	r.imported = true
+	group.Start(ctx, follower)
 	return nil
+}
+
+// preloaded has all pods be allowed images that came from files.
+func (r *runtimeSet) preloaded(ids map[string]string) error {
+	known, err := kubelet.RecordPreloaded(r.cfg.DataDir, ids)
+	if r.imported && len(known) > 0 {
+		r.log.WithField("images", strings.Join(known, ", ")).Warn("the kubelet knows the content of these images " +
+			"already: until a4s starts again, pods may have to pull them")
+	}
+	return err
 }
 
 // report tells the cluster which runtimes of the node are ready, and that there is the node if

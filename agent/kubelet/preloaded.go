@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,37 +18,60 @@ import (
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 )
 
-// RecordPreloaded says before the kubelet starts that every pod of the node may use images that came
-// from files: it takes their names and ids. The kubelet lets every pod use an image of which it has
-// no record; but it makes one when somebody's pod pulls the same content under another name, or while
-// one pulls the same name. The image would then be nobody's but theirs (kubernetes#138175).
-func RecordPreloaded(dataDir string, ids map[string]string) error {
-	if err := os.MkdirAll(settings.RootDir(dataDir), 0o750); err != nil {
-		return fmt.Errorf("making a directory for the kubelet: %w", err)
+// notARecord is a file among the records of the kubelet that is none. A kubelet that cannot read all of
+// them at its start does not take its memory of them for complete: it looks for those that it does not
+// know among the files, where RecordPreloaded puts some while it runs.
+const (
+	notARecord     = "sha256-not-a-record-of-a4s"
+	notARecordText = "This is no record, so that the kubelet looks for the records that a4s writes while it runs.\n"
+)
+
+// RecordPreloaded says that every pod of the node may use images that came from files: it takes their
+// names and ids. The kubelet lets every pod use an image of which it has no record; but it makes one
+// when somebody's pod pulls the same content under another name, or while one pulls the same name. The
+// image would then be nobody's but theirs (kubernetes#138175).
+//
+// It returns the names of images whose content had a record before that did not say so: a kubelet that
+// runs goes by what it knows of that record until it starts again.
+func RecordPreloaded(dataDir string, ids map[string]string) (known []string, err error) {
+	root := settings.RootDir(dataDir)
+	if err := os.MkdirAll(root, 0o750); err != nil {
+		return nil, fmt.Errorf("making a directory for the kubelet: %w", err)
 	}
 	var log klog.Logger // nobody's
-	records, err := pullmanager.NewFSPullRecordsAccessor(log, settings.RootDir(dataDir))
+	records, err := pullmanager.NewFSPullRecordsAccessor(log, root)
 	if err != nil {
-		return fmt.Errorf("opening the kubelet's records of images: %w", err)
+		return nil, fmt.Errorf("opening the kubelet's records of images: %w", err)
+	}
+	none := filepath.Join(root, "image_manager", "pulled", notARecord)
+	if err := os.WriteFile(none, []byte(notARecordText), 0o600); err != nil {
+		return nil, fmt.Errorf("having the kubelet look at its records of images: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		if err := recordPreloaded(records, log, name, ids[name]); err != nil {
-			return fmt.Errorf("recording that all pods may use the image %s: %w", name, err)
+		before, err := recordPreloaded(records, log, name, ids[name])
+		if err != nil {
+			return nil, fmt.Errorf("recording that all pods may use the image %s: %w", name, err)
+		}
+		if before {
+			known = append(known, name)
 		}
 	}
-	return nil
+	return known, nil
 }
 
-func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, name, id string) error {
+// recordPreloaded records one image, and says whether there was a record of its content that did not
+// say so.
+func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, name, id string) (bool, error) {
 	// When the kubelet frees space it forgets the records of images that it does not think of removing,
 	// pinned ones and those in use, if they are older than that moment. This one never is.
 	never := metav1.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	record, _, err := records.GetImagePulledRecord(id)
-	if err != nil || record == nil { // one that cannot be read is made anew
+	before := err == nil && record != nil
+	if !before { // one that cannot be read is made anew
 		record = &kubeletconfig.ImagePulledRecord{ImageRef: id}
 	}
 	if record.CredentialMapping == nil {
@@ -61,10 +85,10 @@ func recordPreloaded(records pullmanager.PullRecordsAccessor, log klog.Logger, n
 		}
 	}
 	if !changed {
-		return nil
+		return false, nil
 	}
 	record.LastUpdatedTime = never
-	return records.WriteImagePulledRecord(log, record)
+	return before, records.WriteImagePulledRecord(log, record)
 }
 
 // spellings are the ways in which pods can write the repository of an image: the kubelet compares

@@ -11,6 +11,10 @@ const PathIngress = Prefix + "ingress"
 // IngressAlive is how often a stream of IngressLines has a batch at least.
 const IngressAlive = 20 * time.Second
 
+// NodeTakesIngress is the type of the condition of a Node that is False while it takes no requests for Ingresses
+// although it should; there is none otherwise.
+const NodeTakesIngress = "TakesIngress"
+
 // IngressLine is one line of what a server tells a node that takes requests for Ingresses: hosts,
 // and what these name. One of its fields is set. A line with Complete ends a batch: what came since
 // the one before is one change, and the first batch is everything. A batch that has nothing else
@@ -68,7 +72,8 @@ type IngressHost struct {
 	Deep bool `json:"deep,omitempty"`
 	// Tenant is whose the host is, "system" for the system space.
 	Tenant string `json:"tenant,omitempty"`
-	// Paths are in the order in which they are tried: the first that matches a request has it.
+	// Paths are in the order in which they are tried: the first that matches a request has it. Without any, the host
+	// is for certificates only: its requests are those of the next wider host.
 	Paths []IngressPath `json:"paths,omitempty"`
 	// Certificate is the ID of the one that connections with TLS get; without it they get one that
 	// nobody signed.
@@ -76,14 +81,19 @@ type IngressHost struct {
 	Deleted     bool   `json:"deleted,omitempty"`
 }
 
-// IngressPath matches requests: by their path, and by what else is set.
+// IngressPath matches requests: by their path, and by what else is set. A request has the exact path if one
+// matches, or else the longest prefix that does; of those with one path, the first.
 type IngressPath struct {
-	// Path is what the path of a request is, if Exact is set, or begins with, element by element.
+	// Path is what the path of a request is, if Exact is set, or begins with, element by element. It is
+	// decoded, as that of the request is, and compared without dots and empty elements.
 	Path  string `json:"path"`
 	Exact bool   `json:"exact,omitempty"`
 	// Method is that of the request.
 	Method string `json:"method,omitempty"`
-	// Headers and Query are what the request has, each of them.
+	// Headers and Query are what the request has, each of them, with just these values. If there are more of
+	// one name, the first counts. A header that occurs more often in a request has its values with "," between
+	// them, a parameter its first value. Headers by which proxies say who asks (X-Forwarded-*, Forwarded,
+	// X-Real-Ip) match no request: clients can make them up.
 	Headers []IngressValue `json:"headers,omitempty"`
 	Query   []IngressValue `json:"query,omitempty"`
 	// Scheme is "http" for requests without TLS only, "https" for those with TLS only, "" for both.
@@ -95,8 +105,9 @@ type IngressPath struct {
 	Split []IngressPart `json:"split,omitempty"`
 	// Filters change requests and answers.
 	Filters *IngressFilters `json:"filters,omitempty"`
-	// Timeout is how long a request may take until its answer has begun, BackendTimeout how long one endpoint may
-	// take for that; 0 for what the node allows.
+	// Timeout is how long a request may take until its answer has begun, with all that it has to send itself.
+	// BackendTimeout is how long one endpoint may take for that. After them the answer is 504. 0 is for what
+	// the node allows, which is the most in any case. What has begun is not cut off.
 	Timeout        time.Duration `json:"timeout,omitempty"`
 	BackendTimeout time.Duration `json:"backendTimeout,omitempty"`
 }
@@ -111,20 +122,25 @@ type IngressValue struct {
 type IngressPart struct {
 	// Backend is an ID; "" has requests answered with 500, as for one that does not exist or must not be reached.
 	Backend string `json:"backend,omitempty"`
-	Weight  int32  `json:"weight"`
+	// Weight is the part relative to the sum of all; 0 is none.
+	Weight int32 `json:"weight"`
 	// Filters change what goes to this backend, after those of the path: Request and Response only.
 	Filters *IngressFilters `json:"filters,omitempty"`
 }
 
 // IngressFilters change a request, and its answer.
 type IngressFilters struct {
-	Request  *IngressHeaders  `json:"request,omitempty"`
-	Response *IngressHeaders  `json:"response,omitempty"`
+	Request *IngressHeaders `json:"request,omitempty"`
+	// Response changes answers of backends and redirects, but not what the node says when there is no answer.
+	Response *IngressHeaders `json:"response,omitempty"`
+	// Redirect is an answer without a backend.
 	Redirect *IngressRedirect `json:"redirect,omitempty"`
 	Rewrite  *IngressRewrite  `json:"rewrite,omitempty"`
 }
 
-// IngressHeaders is what becomes of headers.
+// IngressHeaders is what becomes of headers. A name should be in one of the lists only; if it is in more, Remove
+// is first, then Set, then Add. What is no valid header is left out, and what belongs to the connection, frames
+// the body or says who asks stays as it is.
 type IngressHeaders struct {
 	// Set replaces headers, Add adds values.
 	Set    []IngressValue `json:"set,omitempty"`
@@ -132,27 +148,32 @@ type IngressHeaders struct {
 	Remove []string       `json:"remove,omitempty"`
 }
 
-// IngressRedirect answers requests with another URL. What is empty is as in the request.
+// IngressRedirect answers requests with another URL. What is empty is as in the request, and so is the query.
 type IngressRedirect struct {
+	// Scheme is "http" or "https".
 	Scheme string `json:"scheme,omitempty"`
-	Host   string `json:"host,omitempty"`
-	// Port is that of the scheme if there is one here, else that at which the request came.
-	Port   int32              `json:"port,omitempty"`
-	Path   *IngressPathChange `json:"path,omitempty"`
-	Status int                `json:"status"`
+	// Host has no port.
+	Host string `json:"host,omitempty"`
+	// Port, if it is 0, is that of the scheme if there is one here, else that at which the request came.
+	Port int32              `json:"port,omitempty"`
+	Path *IngressPathChange `json:"path,omitempty"`
+	// Status is 301, 302, 303, 307 or 308; 302 if it is anything else.
+	Status int `json:"status"`
 }
 
 // IngressRewrite changes what the backend sees as the host and the path of a request.
 type IngressRewrite struct {
+	// Host has no port.
 	Host string             `json:"host,omitempty"`
 	Path *IngressPathChange `json:"path,omitempty"`
 }
 
-// IngressPathChange puts something in the place of a path. One of its fields is set.
+// IngressPathChange puts something in the place of a path. One of its fields is set. Both are escaped where they
+// have to be; what is escaped in them stays so.
 type IngressPathChange struct {
 	// Full is the path from now on.
 	Full *string `json:"full,omitempty"`
-	// Prefix is in the place of IngressPath.Path, of one that is not Exact.
+	// Prefix is in the place of IngressPath.Path, of one that is not Exact. Slashes at its ends mean nothing.
 	Prefix *string `json:"prefix,omitempty"`
 }
 

@@ -208,6 +208,10 @@ var harmlessErrors = [...]struct{ msg, of string }{
 	{"Unhandled Error", staleCache},
 	// The API server makes this Service while it looks for the first time which addresses are given out.
 	{"Unhandled Error", "for Service default/kubernetes is not allocated; repairing"},
+	// A file among the kubelet's records of images that is none on purpose.
+	{"Error migrating image pulled records", notARecord},
+	{"there were errors listing ImagePulledRecords, garbage collection will proceed with incomplete records list",
+		notARecord},
 	// The authorizer hears later than the kubelet that a pod is on its node; the kubelet tries again.
 	{"Failed to get status for pod", "no relationship found between node"},
 }
@@ -248,6 +252,9 @@ var harmless = [...]string{
 	"Failed to list existing sets",
 	"Failed to list existing chains",
 }
+
+// notARecord is the name of a file of RecordPreloaded in agent/kubelet.
+const notARecord = "sha256-not-a-record-of-a4s"
 
 // staleCache is why a controller looks at an object again: its cache does not show yet what it wrote
 // itself a moment ago.

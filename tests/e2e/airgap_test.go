@@ -89,7 +89,56 @@ func TestAirGap(t *testing.T) {
 	if said := c.logs(t, ns, pod.Name); !strings.Contains(said, version) {
 		t.Errorf("the pod said %q, want %s in it", said, version)
 	}
+	c.laterArchives(t, ns)
 	if err := c.proc.Stop(stopTimeout); err != nil {
 		t.Error(err)
 	}
+}
+
+// laterArchives puts archives into agent/images while a4s runs, a broken one among them. Pods run what is
+// in the others, and the kubelet has it on record that every pod may.
+func (c *cluster) laterArchives(t *testing.T, ns string) {
+	t.Helper()
+	if err := errors.Join(c.host.WriteFile(dataDir+"/agent/images/broken.tar", "no archive"),
+		c.importImages()); err != nil {
+		t.Fatal(err)
+	}
+	logged := func(text, archive string) (n int) {
+		log, err := os.ReadFile(c.proc.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, text) && strings.Contains(line, "/agent/images/"+archive) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, image := range env.images {
+		name := filepath.Base(image)
+		hosts.Until(t, soon, name+" is imported while a4s runs", func(context.Context) error {
+			if logged("imported 1 image(s)", name) == 0 {
+				return errors.New("the log does not say so")
+			}
+			return nil
+		})
+	}
+	c.runPod(t, ns, testboxPod("later"))
+	if n := logged("cannot import this image archive", "broken.tar"); n != 1 {
+		t.Errorf("the log has %d lines about the broken archive, want 1", n)
+	}
+	hosts.Until(t, soon, "everybody may use an image that came later", func(context.Context) error {
+		records, err := filepath.Glob(c.host.Path(dataDir + "/agent/kubelet/image_manager/pulled/*"))
+		for _, path := range records {
+			record, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(string(record), `"docker.io/a4s/testbox":{"nodePodsAccessible":true}`) {
+				return nil
+			}
+		}
+		return errors.Join(err, fmt.Errorf("none of %v says so", records))
+	})
 }

@@ -9,5 +9,10 @@
 // tenant, what a client can hold is bounded by client, and both are bounded in sum. Nothing that a
 // client or a backend says is believed about who the client is, or written to the log above Debug.
 //
+// Filters of routes change no header that belongs to a connection, that frames a body, or by which
+// the proxy says who asks. A redirect always names scheme and host. A prefix is replaced in the path
+// by which the route was found, so dots lead nowhere else. A route can shorten what time the node
+// allows, but not add to it.
+//
 // Only agent/ingress and the wiring of main may import it. It imports no Kubernetes code.
 package proxy

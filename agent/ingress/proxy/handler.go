@@ -22,11 +22,12 @@ func newProxy(o Options) *proxy {
 	p := &proxy{Options: o, connections: newConnections(o.Limits)}
 	p.tables = newTables(o.Log, func(name string) *tenant { return &tenant{name: name, limits: o.Limits} })
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite:      rewrite,
-		Transport:    p,
-		ErrorHandler: failed,
-		ErrorLog:     quiet(o.Log),
-		BufferPool:   newBuffers(),
+		Rewrite:        prepare,
+		Transport:      p,
+		ModifyResponse: filterAnswer,
+		ErrorHandler:   failed,
+		ErrorLog:       quiet(o.Log),
+		BufferPool:     newBuffers(),
 	}
 	return p
 }
@@ -63,8 +64,8 @@ func malformed(r *http.Request) (status int, problem string) {
 }
 
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *host) {
-	id, found := h.find(r.URL.Path)
-	if !found {
+	to := h.find(r)
+	if to == nil {
 		http.Error(w, "no Ingress has this path of the host", http.StatusNotFound)
 		return
 	}
@@ -73,14 +74,25 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *ho
 		return
 	}
 	defer p.leave(h.tenant)
-	b := s.backend(id, h.tenant)
+	if to.redirect != nil {
+		to.response.change(w.Header())
+		to.redirect.answer(w, r)
+		return
+	}
+	chosen := to.choose()
+	if chosen == nil {
+		http.Error(w, "no backend of the route can be reached", http.StatusInternalServerError)
+		return
+	}
+	b := s.backend(chosen.backend, h.tenant)
 	if b == nil || len(b.endpoints) == 0 {
 		unavailable(w, "the backend has no endpoint")
 		return
 	}
-	x := &exchange{tenant: h.tenant, id: id, backend: b}
-	defer x.release()
-	p.reverse.ServeHTTP(w, r.WithContext(x.context(r.Context())))
+	x := &exchange{tenant: h.tenant, route: to, part: chosen, backend: b}
+	ctx := x.begin(w, r)
+	defer x.end()
+	p.reverse.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // enter counts a request, unless there are too many. The tenant's own bound comes first: what is

@@ -32,8 +32,11 @@ func TestScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got, mentioned []string
-	for _, path := range append(archives, lists...) {
-		got = append(got, filepath.Base(path))
+	for _, f := range append(archives, lists...) {
+		got = append(got, filepath.Base(f.path))
+	}
+	if _, _, err := i.scan(); err != nil {
+		t.Fatal(err)
 	}
 	for _, entry := range hook.AllEntries() {
 		mentioned = append(mentioned, filepath.Base(entry.Data["file"].(string)))
@@ -63,15 +66,17 @@ func TestState(t *testing.T) {
 	if err := os.WriteFile(archive, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat(archive)
+	st, err := statFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := state{
-		archive:    {Size: st.Size(), ModTime: st.ModTime(), Images: map[string]string{"a": "sha256:1"}},
+		archive:    {Size: st.size, ModTime: st.modTime, Images: map[string]string{"a": "sha256:1"}},
 		"gone.tar": {},
 	}
-	s.forget([]string{archive})
+	if !s.forget([]string{archive}) || s.forget([]string{archive}) {
+		t.Error("what is gone was forgotten never or twice")
+	}
 	if err := s.write(file); err != nil {
 		t.Fatal(err)
 	}
@@ -79,16 +84,16 @@ func TestState(t *testing.T) {
 	if got := slices.Collect(maps.Keys(again)); !slices.Equal(got, []string{archive}) {
 		t.Fatalf("read back %v", got)
 	}
-	if !again[archive].sameFile(st) {
+	if !again[archive].of(st) {
 		t.Error("an unchanged file counts as changed")
 	}
 	if err := os.WriteFile(archive, []byte("xy"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if st, err = os.Stat(archive); err != nil {
+	if st, err = statFile(archive); err != nil {
 		t.Fatal(err)
 	}
-	if again[archive].sameFile(st) {
+	if again[archive].of(st) {
 		t.Error("a changed file counts as unchanged")
 	}
 

@@ -8,16 +8,15 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // pull asks CRI for every image of the lists, so that mirrors and credentials
 // of the registries file apply. What cannot be pulled is logged: the kubelet
 // tries again when a pod needs it.
-func (i *importer) pull(ctx context.Context, lists []string) {
-	for _, path := range lists {
-		log := i.Log.WithField("file", path)
-		data, err := os.ReadFile(path)
+func (i *importer) pull(ctx context.Context, lists []file) {
+	for _, list := range lists {
+		log := i.Log.WithField("file", list.path)
+		data, err := os.ReadFile(list.path)
 		if err != nil {
 			log.WithError(err).Error("cannot read this list of images")
 			continue
@@ -38,18 +37,11 @@ func (i *importer) pull(ctx context.Context, lists []string) {
 }
 
 func (i *importer) pullOne(ctx context.Context, name string) error {
-	spec := &runtimeapi.ImageSpec{Image: name}
-	status, err := i.cri.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec})
-	if err != nil {
-		return fmt.Errorf("asking CRI for the image: %w", err)
+	id, err := i.store.id(ctx, name)
+	if err != nil || id != "" {
+		return err
 	}
-	if status.GetImage() != nil {
-		return nil
-	}
-	if _, err := i.cri.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec}); err != nil {
-		return fmt.Errorf("pulling: %w", err)
-	}
-	return nil
+	return i.store.pull(ctx, name)
 }
 
 // parseList returns the full references in a list of images, one a line, with

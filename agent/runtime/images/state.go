@@ -25,9 +25,9 @@ type record struct {
 	Images map[string]string `json:"images"`
 }
 
-// sameFile says whether st is the file that was imported.
-func (r record) sameFile(st fs.FileInfo) bool {
-	return r.Size == st.Size() && r.ModTime.Equal(st.ModTime()) && len(r.Images) > 0
+// of says whether f is the file that was imported.
+func (r record) of(f file) bool {
+	return r.Size == f.size && r.ModTime.Equal(f.modTime) && len(r.Images) > 0
 }
 
 // readState reads the state file. A file that is missing or damaged means
@@ -48,9 +48,11 @@ func readState(path string, log *logrus.Entry) state {
 	return s
 }
 
-// forget drops every path that is not in keep.
-func (s state) forget(keep []string) {
+// forget drops every path that is not in keep, and says whether there was one.
+func (s state) forget(keep []string) bool {
+	before := len(s)
 	maps.DeleteFunc(s, func(path string, _ record) bool { return !slices.Contains(keep, path) })
+	return len(s) != before
 }
 
 func (s state) write(path string) error {

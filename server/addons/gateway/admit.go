@@ -12,6 +12,9 @@ func (r *resolver) admit(t *route, c *compiled) {
 		t.refuse(p)
 		return
 	}
+	if len(c.lines) == 0 {
+		return
+	}
 	for _, host := range t.places.hosts {
 		if !refused.is() && !r.wanted[host] {
 			r.wanted[host] = true
@@ -52,6 +55,9 @@ func (r *resolver) room(t *route, c *compiled) problem {
 // rules has requests for a host go where the route says.
 func (r *resolver) rules(t *route, c *compiled, host string) {
 	at := t.places.at[host]
+	if !at.http && at.secure == nil {
+		return
+	}
 	for i := range c.lines {
 		line := &c.lines[i]
 		path := line.path
@@ -59,7 +65,7 @@ func (r *resolver) rules(t *route, c *compiled, host string) {
 		r.out.Rules = append(r.out.Rules, Rule{Host: host, Path: path, To: line.to, Route: t.name,
 			Created: t.object.CreationTimestamp, Index: i})
 	}
-	if at.secure != nil && len(c.lines) > 0 {
+	if at.secure != nil {
 		r.offer(host, at.secure)
 	}
 }
@@ -69,10 +75,9 @@ func (r *resolver) judgeHosts(p *parent) {
 	if p.refused.is() {
 		return
 	}
-	if len(p.listeners) > 0 && len(p.hosts) == 0 {
+	if !p.served {
 		p.said = append(p.said, problemf(gatewayv1.RouteReasonPending, "none of its listeners takes requests for it "+
 			"so far: see the conditions of the Gateway"))
-		return
 	}
 	var not []problem
 	got := false

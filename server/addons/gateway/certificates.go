@@ -89,8 +89,15 @@ func (r *resolver) offer(host string, o *offer) {
 	}
 }
 
-// certify writes the certificates of hosts.
-func (r *resolver) certify() {
+// certify writes the certificates of hosts: of those of listeners, too, which are there before there are routes.
+func (r *resolver) certify(all []*gateway) {
+	for _, g := range all {
+		for _, l := range g.listeners {
+			if l.live && l.certificate != nil && !r.verdict(l.host).is() {
+				r.offer(l.host, &offer{g, l})
+			}
+		}
+	}
 	for _, host := range slices.Sorted(maps.Keys(r.offers)) {
 		c := r.offers[host].listener.certificate
 		r.out.Certificates = append(r.out.Certificates, Certificate{host, c.namespace, c.name})

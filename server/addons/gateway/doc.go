@@ -9,8 +9,7 @@
 //
 // What differs from the Gateway API: all Gateways share the addresses of the nodes, so routes of two Gateways for the
 // same host and match conflict, and the older route has it; spec.addresses only says which of the addresses the
-// status has. A wildcard "*.x" is for one more label in the proxy, though for any number of them in the comparison
-// of hostnames. Listeners of one Gateway are isolated by their hostnames while routes are attached to them; requests
+// status has. Listeners of one Gateway are isolated by their hostnames while routes are attached to them; requests
 // for a listener without routes go to the next wider host.
 //
 // Invariants: everything is a function of the View. No reference leaves the space: what objects say of namespaces is

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +29,8 @@ type gateway struct {
 	// invalid are listeners that are not accepted, in words.
 	invalid   []problem
 	addresses []string
-	// live are the listeners that take requests, by scheme and host.
+	// live are the listeners that are accepted, by scheme and host: these have the hosts, even while they lack a
+	// certificate, so that no other space gets a host when a Secret is replaced.
 	live map[string]*listener
 }
 
@@ -45,7 +47,7 @@ func (r *resolver) gateway(object *gatewayv1.Gateway, rank int) *gateway {
 	g.refused = refusal(object).or(g.refused)
 	r.listenersOf(g)
 	for _, l := range g.listeners {
-		if l.ready() && !g.refused.is() && !g.unusable.is() {
+		if !l.refused.is() && len(l.kinds) > 0 && !g.refused.is() {
 			g.live[liveKey(l.scheme, l.host)] = l
 			l.live = true
 		}
@@ -197,7 +199,7 @@ func (g *gateway) notProgrammed(accepted problem) problem {
 		return g.unusable
 	case len(g.addresses) == 0:
 		return problemf(gatewayv1.GatewayReasonAddressNotAssigned, "no node takes requests so far")
-	case len(g.live) == 0:
+	case !slices.ContainsFunc(g.listeners, (*listener).served):
 		return problemf(gatewayv1.GatewayReasonInvalid, "no listener takes requests: see their conditions")
 	}
 	return problem{}

@@ -36,9 +36,9 @@ type listener struct {
 	attached int32
 }
 
-// ready reports whether requests can be taken for it.
-func (l *listener) ready() bool {
-	return !l.refused.is() && len(l.kinds) > 0 && (l.scheme == schemeHTTP || l.certificate != nil)
+// served reports whether requests are taken for it.
+func (l *listener) served() bool {
+	return l.live && (l.scheme == schemeHTTP || l.certificate != nil)
 }
 
 // listenersOf looks at the listeners of a Gateway.
@@ -234,9 +234,9 @@ func (l *listener) notProgrammed(g *gateway) problem {
 	switch {
 	case l.refused.is():
 		return problemf(gatewayv1.ListenerReasonInvalid, "the listener is not accepted")
-	case l.live && len(g.addresses) == 0:
+	case l.served() && len(g.addresses) == 0:
 		return problemf(gatewayv1.ListenerReasonPending, "no node takes requests so far")
-	case l.live:
+	case l.served():
 		return problem{}
 	case l.unresolved.is():
 		return problemf(gatewayv1.ListenerReasonInvalid, "its references are not resolved")

@@ -56,7 +56,7 @@ type View struct {
 type Result struct {
 	// Rules are in the order of age of their routes.
 	Rules []Rule
-	// Certificates are one for each host that has rules for TLS, in the order of the hosts.
+	// Certificates are one for each host that has rules for TLS, or a listener with TLS, in the order of the hosts.
 	Certificates []Certificate
 	// Gateways has the whole status of each Gateway of this controller.
 	Gateways map[types.NamespacedName]*gatewayv1.GatewayStatus
@@ -110,7 +110,9 @@ type resolver struct {
 }
 
 // Resolve says what a space comes to.
-func Resolve(v View) *Result {
+func Resolve(v View) *Result { return resolve(v).out }
+
+func resolve(v View) *resolver {
 	if v.Now.IsZero() {
 		v.Now = metav1.Unix(0, 0) // the clock is the caller's
 	}
@@ -135,8 +137,8 @@ func Resolve(v View) *Result {
 	for _, g := range order {
 		r.out.Gateways[g.name] = r.statusOf(g)
 	}
-	r.certify()
-	return r.out
+	r.certify(order)
+	return r
 }
 
 // object is a pointer to an object of the API.

@@ -22,7 +22,7 @@ type route struct {
 	parents []*parent
 	// said are things to know of a route that is accepted.
 	said []problem
-	// places are the hosts that it has with listeners that take requests.
+	// places are the hosts that it has with listeners that are accepted.
 	places places
 }
 
@@ -30,9 +30,11 @@ type route struct {
 type parent struct {
 	ref     *gatewayv1.ParentReference
 	gateway *gateway
-	// listeners are those that the route is attached to, and hosts what it has with those that take requests.
+	// listeners are those that the route is attached to, hosts what it has with those that are accepted, and served
+	// says that one of these takes requests.
 	listeners []*listener
 	hosts     []string
+	served    bool
 	// refused says why the route is not accepted.
 	refused problem
 	said    []problem
@@ -44,10 +46,10 @@ type places struct {
 	at    map[string]*place
 }
 
-// place is where a host is found.
+// place is where a host is found. It may be with listeners only that lack a certificate.
 type place struct {
 	http bool
-	// secure is the best of the listeners with TLS.
+	// secure is the best of the listeners with TLS and a certificate.
 	secure *offer
 }
 
@@ -62,6 +64,7 @@ func (p *places) add(host string, o offer) {
 		p.hosts = append(p.hosts, host)
 	}
 	switch {
+	case !o.listener.served():
 	case o.listener.scheme == schemeHTTP:
 		at.http = true
 	case at.secure == nil || o.better(at.secure):
@@ -200,6 +203,7 @@ func (r *resolver) meet(t *route, p *parent, l *listener) (any bool) {
 		if l.live && r.belongs(p.gateway, l, host) {
 			t.places.add(host, offer{p.gateway, l})
 			p.hosts = append(p.hosts, host)
+			p.served = p.served || l.served()
 		}
 	}
 	if len(hostnames) == 0 {

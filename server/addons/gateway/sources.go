@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,13 +58,23 @@ func (r *resolver) selectorOf(s *sources, of *metav1.LabelSelector) problem {
 			"%d labels and values", mostSelected)
 	}
 	r.spend(s.size)
+	// One label after another, as else it would depend on chance which one a message is about.
+	for _, key := range slices.Sorted(maps.Keys(of.MatchLabels)) {
+		one := &metav1.LabelSelector{MatchLabels: map[string]string{key: of.MatchLabels[key]}}
+		if _, err := metav1.LabelSelectorAsSelector(one); err != nil {
+			return badSelector(err)
+		}
+	}
 	selector, err := metav1.LabelSelectorAsSelector(of)
 	if err != nil {
-		return unsupported("allowedRoutes.namespaces.selector: %s",
-			clip(err.Error(), mostMessage/2))
+		return badSelector(err)
 	}
 	s.selector = selector
 	return problem{}
+}
+
+func badSelector(err error) problem {
+	return unsupported("allowedRoutes.namespaces.selector: %s", clip(err.Error(), mostMessage/2))
 }
 
 // takes reports whether a listener takes routes of a namespace.

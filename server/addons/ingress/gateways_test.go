@@ -287,3 +287,19 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 		t.Errorf("there are the classes %v, %v", classes, err)
 	}
 }
+
+// TestMatchesOfOnePathAreBounded: a request is compared with all of them.
+func TestMatchesOfOnePathAreBounded(t *testing.T) {
+	r := &resolver{view: view{tenant: "t1"}, paths: map[string]map[string]bool{"a.x": {}}, alike: map[string]int{},
+		result: &result{hosts: map[string]*joinapi.IngressHost{}, served: map[string]bool{},
+			problems: map[string][]problem{}}}
+	for i := range mostAlike + 10 {
+		for _, path := range []string{"/a", "/b"} {
+			r.path(source{key: path}, "a.x", joinapi.IngressPath{Path: path, Method: fmt.Sprint(i)},
+				func(*joinapi.IngressPath) {})
+		}
+	}
+	if n := len(r.hosts["a.x"].Paths); n != 2*mostAlike || len(r.problems["/a"]) != 1 {
+		t.Errorf("there are %d paths, and %v is said", n, r.problems)
+	}
+}

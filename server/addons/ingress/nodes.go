@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 )
 
@@ -124,12 +125,20 @@ func (t *takers) has(status []networkingv1.IngressLoadBalancerIngress) bool {
 	return true
 }
 
+// portless reports whether a node says that something else has its ports. It is told of hosts even so, else it would not
+// try again.
+func portless(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == joinapi.NodeTakesIngress && c.Status == corev1.ConditionFalse
+	})
+}
+
 // addresses are those at which requests for a space are taken now.
 func (t *takers) addresses(tenant string) []corev1.LoadBalancerIngress {
 	var out []corev1.LoadBalancerIngress
 	pool := map[string]*corev1.Node{}
 	for name, node := range t.pool {
-		if t.takes(node, tenant) {
+		if t.takes(node, tenant) && !portless(node) {
 			pool[name] = node
 		}
 	}

@@ -27,6 +27,7 @@ const (
 	mostEntries   = 2000    // of spec.tls
 	mostBytes     = 8 << 20 // of certificates and keys
 	mostProblems  = 20      // that are said of an Ingress
+	mostAlike     = 256     // matches that differ in more than their path; a request is compared with all of them
 	// mostLooked is how many hosts are looked at, and mostWorked how many endpoints and ports of slices.
 	mostLooked = 4 * mostHosts
 	mostWorked = 400000
@@ -110,6 +111,8 @@ type resolver struct {
 	count int
 	// asked is what became of the hosts that were looked at.
 	asked map[string]answer
+	// alike is how many matches have the same host and path.
+	alike map[string]int
 	// waiting are the sources with hosts that the space might have and does not, and held is how many it has.
 	waiting []source
 	held    int
@@ -139,7 +142,7 @@ func (r *result) waitsFor(freed []string) bool {
 func resolve(v view) *result {
 	r := &resolver{view: v, paths: map[string]map[string]bool{},
 		read:  map[*discoveryv1.EndpointSlice]*readSlice{},
-		found: map[string]bool{}, asked: map[string]answer{}}
+		found: map[string]bool{}, asked: map[string]answer{}, alike: map[string]int{}}
 	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
 		certificates: map[string]*joinapi.IngressCertificate{}, served: map[string]bool{},
 		problems: map[string][]problem{}, uses: map[object]bool{}, parsed: map[object]parsed{},
@@ -324,6 +327,12 @@ func (r *resolver) path(
 		return
 	}
 	r.paths[host][match] = true
+	alike := host + " " + matchOf(&joinapi.IngressPath{Path: path.Path, Exact: path.Exact})
+	if r.alike[alike]++; r.alike[alike] > mostAlike {
+		r.say(from, reasonBounds, "there are more than %d matches of %s that have the same path; the rest is left out",
+			mostAlike, spelled(host))
+		return
+	}
 	at := r.hosts[host]
 	if at == nil {
 		at = &joinapi.IngressHost{Name: host, Tenant: r.tenant}

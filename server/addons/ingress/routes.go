@@ -105,14 +105,22 @@ func (r *resolver) split(from source, rule *gateway.Rule, p *joinapi.IngressPath
 	}
 }
 
-// secureRoutes gives hosts the certificates of listeners, where no Ingress has one for them.
+// secureRoutes gives hosts the certificates of listeners, where no Ingress has one for them. A host can have a
+// certificate, and no paths yet.
 func (r *resolver) secureRoutes() {
 	if r.gateway == nil {
 		return
 	}
 	for _, c := range r.gateway.Certificates {
 		at, p := r.hosts[c.Host], r.parse(object{kindSecret, c.Namespace, c.Secret})
-		if at != nil && at.Certificate == "" && p.certificate != nil {
+		if p.certificate == nil || at == nil && !r.ask(c.Host).held {
+			continue
+		}
+		if at == nil {
+			at = &joinapi.IngressHost{Name: c.Host, Tenant: r.tenant, Deep: strings.HasPrefix(c.Host, "*.")}
+			r.hosts[c.Host] = at
+		}
+		if at.Certificate == "" {
 			r.present(source{"Secret " + c.Namespace + "/" + c.Secret, c.Namespace}, c.Host, p.certificate)
 		}
 	}

@@ -37,13 +37,19 @@ type reading struct {
 	over context.Context
 }
 
-// namedFiles are all flags that name files, by their names.
+// namedFiles are all flags that name files, and those of what files configure, by their names.
 func namedFiles() map[string]namedFile {
 	const kubeconfig, ca = "a kubeconfig with the address of the webhook", "a file of PEM certificates"
+	const plugins = "plugins of kube-apiserver, with an admission-control-config-file for those that need one"
 	const cert, key = "a PEM certificate that belongs to its key", "a PEM key that belongs to its certificate"
 	return map[string]namedFile{
 		"admission-control-config-file": {check: readAdmission,
 			want: "an AdmissionConfiguration with configurations that its plugins take"},
+		// These name no file, but plugins that may need one.
+		"enable-admission-plugins":  {check: readPlugins, want: plugins},
+		"disable-admission-plugins": {check: readPlugins, want: plugins},
+		"admission-control":         {check: readPlugins, want: plugins},
+
 		"audit-policy-file":         {check: readAuditPolicy, want: "an audit Policy"},
 		"audit-webhook-config-file": {check: readAuditWebhook, want: kubeconfig},
 		"audit-log-path":            {check: readAuditLog, want: "a file that is there or can be made, or -"},

@@ -289,3 +289,48 @@ func TestAuthorizationFileIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestPluginsThatDoNotStart: a plugin that is asked for is made with the configuration that it
+// has, or without one, before anything is there.
+func TestPluginsThatDoNotStart(t *testing.T) {
+	const limits = `- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Namespace, qps: 50, burst: 100}]
+`
+	config := func(plugins string) string {
+		return "admission-control-config-file=" + write(t, admissionHead+plugins)
+	}
+	for _, c := range []struct {
+		args []string
+		want string // of the error; "" is none
+	}{
+		{[]string{"enable-admission-plugins=EventRateLimit"}, "limits: Invalid value"},
+		{[]string{"enable_admission_plugins=EventRateLimit"}, "limits: Invalid value"},
+		{[]string{"admission-control=NamespaceLifecycle,EventRateLimit"}, "mutually exclusive"},
+		{[]string{"enable-admission-plugins=EventRateLimit", config(podSecurity)}, "limits: Invalid value"},
+		{[]string{"enable-admission-plugins=EventRateLimit", config(limits)}, ""},
+		{[]string{"enable-admission-plugins=EventRateLimit",
+			config(strings.Replace(limits, "qps: 50", "qps: 0", 1))}, "limits[0].qps"},
+		{[]string{"enable-admission-plugins=ImagePolicyWebhook"}, "no config specified"},
+		{[]string{"enable-admission-plugins=PodNodeSelector,PodTolerationRestriction,AlwaysPullImages,PodSecurity," +
+			"ResourceQuota,ServiceAccount,ValidatingAdmissionWebhook,ExtendedResourceToleration"}, ""},
+		{[]string{"enable-admission-plugins=NoSuchPlugin"}, `"NoSuchPlugin" is unknown`},
+		{[]string{"disable-admission-plugins=NoSuchPlugin"}, `"NoSuchPlugin" is unknown`},
+		{[]string{"disable-admission-plugins=DefaultStorageClass"}, ""},
+	} {
+		err := Validate(plain(c.args...))
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%v: %v", c.args, err)
+			}
+			continue
+		}
+		var in *problem.Input
+		if !errors.As(err, &in) || in.Source != argFlag || in.Want == "" ||
+			!strings.Contains(in.Err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

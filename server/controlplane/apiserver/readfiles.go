@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
 	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
 	apiserverinstall "k8s.io/apiserver/pkg/apis/apiserver/install"
@@ -164,15 +165,25 @@ func readEncryption(r *reading) error {
 	return err
 }
 
-// readAdmission makes every plugin that is on and has a configuration.
+// readPlugins looks at the names of plugins, and makes the plugins.
+func readPlugins(r *reading) error {
+	if errs := r.Admission.Validate(); len(errs) > 0 {
+		return utilerrors.NewAggregate(errs)
+	}
+	return readAdmission(r)
+}
+
+// readAdmission makes every plugin that is on and is asked for or has a configuration. Some do
+// not start without one.
 func readAdmission(r *reading) error {
 	scheme := runtime.NewScheme()
 	apiserverinstall.Install(scheme)
 	o := r.Admission.GenericAdmission
 	var on []string
+	asked := slices.Concat(o.EnablePlugins, r.Admission.PluginNames)
 	for _, name := range o.RecommendedPluginOrder {
 		off := o.DefaultOffPlugins.Has(name) || slices.Contains(o.DisablePlugins, name)
-		if slices.Contains(o.EnablePlugins, name) || slices.Contains(r.Admission.PluginNames, name) || !off {
+		if slices.Contains(asked, name) || !off {
 			on = append(on, name)
 		}
 	}
@@ -180,18 +191,20 @@ func readAdmission(r *reading) error {
 	if err != nil {
 		return err
 	}
-	if err := openPluginFiles(o.ConfigFile, scheme); err != nil {
-		return err
+	if o.ConfigFile != "" {
+		if err := openPluginFiles(o.ConfigFile, scheme); err != nil {
+			return err
+		}
 	}
 	for _, name := range on {
 		config, err := configs.ConfigFor(name)
 		if err != nil {
 			return fmt.Errorf("plugin %s: %w", name, err)
 		}
-		if config == nil {
+		if config == nil && !slices.Contains(asked, name) {
 			continue
 		}
-		if name == podsecurity.PluginName {
+		if config != nil && name == podsecurity.PluginName {
 			// The one that looks at its values only when it has its clients.
 			if err := readPodSecurity(config); err != nil {
 				return fmt.Errorf("plugin %s: %w", name, err)

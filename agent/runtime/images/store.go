@@ -14,8 +14,12 @@ import (
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
+
+// namespace is containerd's namespace for what CRI sees.
+const namespace = "k8s.io"
 
 // pinned marks an image for CRI as one that is not garbage collected. The
 // mark io.cri-containerd.image=managed is left to CRI, which adds it together
@@ -32,46 +36,75 @@ const (
 // errNoImage says that an archive is readable but useless.
 var errNoImage = errors.New("no image with a name in it (a tag, or the annotation io.containerd.image.name)")
 
-// importFile imports one archive unless that was done before.
-func (i *importer) importFile(ctx context.Context, path string) error {
-	st, err := os.Stat(path)
+// containerdStore is containerd, and its CRI.
+type containerdStore struct {
+	client      *containerd.Client
+	cri         runtimeapi.ImageServiceClient
+	snapshotter string
+}
+
+// connect returns the containerd at a socket.
+func connect(socket, snapshotter string) (*containerdStore, error) {
+	client, err := containerd.New(socket, containerd.WithDefaultNamespace(namespace))
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("connecting to containerd: %w", err)
 	}
-	if old := i.state[path]; old.sameFile(st) && i.present(ctx, old) {
-		return nil
+	conn, ok := client.Conn().(grpc.ClientConnInterface)
+	if !ok {
+		return nil, errors.Join(errors.New("containerd's client has no connection"), client.Close())
 	}
-	delete(i.state, path)
-	started := time.Now()
-	imported, err := i.readArchive(ctx, path)
+	return &containerdStore{client: client, cri: runtimeapi.NewImageServiceClient(conn), snapshotter: snapshotter}, nil
+}
+
+func (c *containerdStore) close() error { return c.client.Close() }
+
+// answers implements store.
+func (c *containerdStore) answers(ctx context.Context) bool {
+	_, err := c.client.Version(ctx)
+	return err == nil
+}
+
+// load implements store.
+func (c *containerdStore) load(ctx context.Context, path string) (map[string]string, error) {
+	imported, err := c.readArchive(ctx, path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := record{Size: st.Size(), ModTime: st.ModTime(), Images: map[string]string{}}
+	digests := map[string]string{}
 	for _, img := range imported {
-		if err := i.finish(ctx, img); err != nil {
-			return fmt.Errorf("image %s: %w", img.Name, err)
+		if err := c.finish(ctx, img); err != nil {
+			return nil, fmt.Errorf("image %s: %w", img.Name, err)
 		}
-		r.Images[img.Name] = img.Target.Digest.String()
+		digests[img.Name] = img.Target.Digest.String()
 	}
-	i.state[path] = r
-	i.Log.WithField("file", path).Infof("imported %d image(s) in %s", len(imported),
-		time.Since(started).Round(time.Millisecond))
+	return digests, nil
+}
+
+// has implements store.
+func (c *containerdStore) has(ctx context.Context, name, digest string) bool {
+	img, err := c.client.ImageService().Get(ctx, name)
+	return err == nil && img.Target.Digest.String() == digest
+}
+
+// id implements store.
+func (c *containerdStore) id(ctx context.Context, name string) (string, error) {
+	status, err := c.cri.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+	if err != nil {
+		return "", fmt.Errorf("asking CRI for the image %s: %w", name, err)
+	}
+	return status.GetImage().GetId(), nil
+}
+
+// pull implements store.
+func (c *containerdStore) pull(ctx context.Context, name string) error {
+	_, err := c.cri.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+	if err != nil {
+		return fmt.Errorf("pulling: %w", err)
+	}
 	return nil
 }
 
-// present says whether containerd still has every image of a record.
-func (i *importer) present(ctx context.Context, r record) bool {
-	for name, digest := range r.Images {
-		img, err := i.client.ImageService().Get(ctx, name)
-		if err != nil || img.Target.Digest.String() != digest {
-			return false
-		}
-	}
-	return true
-}
-
-func (i *importer) readArchive(ctx context.Context, path string) ([]images.Image, error) {
+func (c *containerdStore) readArchive(ctx context.Context, path string) ([]images.Image, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -82,7 +115,7 @@ func (i *importer) readArchive(ctx context.Context, path string) ([]images.Image
 		return nil, fmt.Errorf("decompressing: %w", err)
 	}
 	defer stream.Close()
-	imported, err := i.client.Import(ctx, stream,
+	imported, err := c.client.Import(ctx, stream,
 		containerd.WithImageLabels(pinned),
 		// An archive of all platforms may hold the layers of one.
 		containerd.WithSkipMissing(),
@@ -116,32 +149,32 @@ func fullReference(name string) string {
 
 // finish makes an imported image ready for use: also by its digest, unpacked,
 // and known to CRI.
-func (i *importer) finish(ctx context.Context, img images.Image) error {
+func (c *containerdStore) finish(ctx context.Context, img images.Image) error {
 	named, err := reference.ParseDockerRef(img.Name)
 	if err != nil {
 		return fmt.Errorf("reference: %w", err)
 	}
-	if err := containerd.NewImage(i.client, img).Unpack(ctx, i.Snapshotter); err != nil {
+	if err := containerd.NewImage(c.client, img).Unpack(ctx, c.snapshotter); err != nil {
 		// Without its content the image would look present and never start.
 		return errors.Join(fmt.Errorf("unpacking: %w", err),
-			i.client.ImageService().Delete(context.WithoutCancel(ctx), img.Name))
+			c.client.ImageService().Delete(context.WithoutCancel(ctx), img.Name))
 	}
 	byDigest := images.Image{Name: reference.TrimNamed(named).Name() + "@" + img.Target.Digest.String(),
 		Target: img.Target, Labels: pinned}
-	if _, err := i.client.ImageService().Create(ctx, byDigest); err != nil && !errdefs.IsAlreadyExists(err) {
+	if _, err := c.client.ImageService().Create(ctx, byDigest); err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("naming it by its digest: %w", err)
 	}
-	return i.waitVisible(ctx, img.Name)
+	return c.waitVisible(ctx, img.Name)
 }
 
 // waitVisible waits until CRI knows the image: it learns of it by an event.
-func (i *importer) waitVisible(ctx context.Context, name string) error {
+func (c *containerdStore) waitVisible(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, visibleTimeout)
 	defer cancel()
 	tick := time.NewTicker(visibleInterval)
 	defer tick.Stop()
 	for {
-		status, err := i.cri.ImageStatus(ctx,
+		status, err := c.cri.ImageStatus(ctx,
 			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 		if err != nil {
 			return fmt.Errorf("asking CRI for it: %w", err)
