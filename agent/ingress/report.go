@@ -105,8 +105,8 @@ func report(ctx context.Context, client kubernetes.Interface, name, problem stri
 		wanted = map[string]any{"$patch": "delete", "type": joinapi.NodeTakesIngress}
 	default:
 		now := metav1.Now()
-		wanted = corev1.NodeCondition{Type: joinapi.NodeTakesIngress, Status: corev1.ConditionFalse, Reason: reasonPorts,
-			Message: problem, LastHeartbeatTime: now, LastTransitionTime: now}
+		wanted = corev1.NodeCondition{Type: joinapi.NodeTakesIngress, Status: corev1.ConditionFalse,
+			Reason: reasonPorts, Message: problem, LastHeartbeatTime: now, LastTransitionTime: now}
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{wanted}}})
 	if err != nil {

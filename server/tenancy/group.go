@@ -20,8 +20,8 @@ func (m *Spaces) FollowHosts(
 	return m.directory.FollowHosts(ctx, changed)
 }
 
-// KeptFrom reports whether a node with these labels is for other tenants alone, see nodes.Rules. It does not wait: from
-// a tenant that is not known here, such nodes are kept.
+// KeptFrom reports whether a node with these labels is for other tenants alone, see nodes.Rules. It does not wait:
+// from a tenant that is not known here, such nodes are kept.
 func (m *Spaces) KeptFrom(tenant string, node map[string]string) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // the tenant is not asked for

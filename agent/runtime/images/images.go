@@ -62,7 +62,7 @@ type importer struct {
 	Options
 	connect func() (store, error)
 	store   store
-	state state
+	state   state
 	// untold are the images of which Imported has not been told.
 	untold map[string]bool
 	// archives and lists are the files of the directory, each with what was done about them.

@@ -45,8 +45,8 @@ type Tenants interface {
 	// FollowHosts calls changed with each tenant that has hosts, and again when they change; without hosts it has
 	// none any more. It returns when all were told that there are; known is false if ctx ended before.
 	FollowHosts(ctx context.Context, changed func(tenant string, hosts []string)) (stop func(), known bool)
-	// KeptFrom reports whether a node with these labels is for others than a tenant alone, and KeptVersion changes with
-	// what it says.
+	// KeptFrom reports whether a node with these labels is for others than a tenant alone, and KeptVersion changes
+	// with what it says.
 	KeptFrom(tenant string, node map[string]string) bool
 	KeptVersion() uint64
 }

@@ -125,8 +125,8 @@ func (t *takers) has(status []networkingv1.IngressLoadBalancerIngress) bool {
 	return true
 }
 
-// portless reports whether a node says that something else has its ports. It is told of hosts even so, else it would not
-// try again.
+// portless reports whether a node says that something else has its ports. It is told of hosts even so, else it would
+// not try again.
 func portless(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == joinapi.NodeTakesIngress && c.Status == corev1.ConditionFalse

@@ -308,7 +308,9 @@ func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.Ingres
 			path.Path = "/"
 		}
 		from := sourceOf(ingress)
-		r.path(from, rule.Host, path, func(to *joinapi.IngressPath) { to.Backend = r.ingressBackend(from, &p.Backend) })
+		r.path(from, rule.Host, path, func(to *joinapi.IngressPath) {
+			to.Backend = r.ingressBackend(from, &p.Backend)
+		})
 	}
 }
 

@@ -235,9 +235,9 @@ func (r *Rules) keptFrom(of keeper, node map[string]string) bool {
 	return false
 }
 
-// KeptFrom reports whether a node with these labels is for others than a tenant alone, whatever nodes the tenant's pods
-// run on. The system space has pods on all nodes, and yet nodes of tenants are kept from it here: what is told to a
-// node can be read by who breaks out of a pod of it.
+// KeptFrom reports whether a node with these labels is for others than a tenant alone, whatever nodes the tenant's
+// pods run on. The system space has pods on all nodes, and yet nodes of tenants are kept from it here: what is told to
+// a node can be read by who breaks out of a pod of it.
 func (r *Rules) KeptFrom(ctx context.Context, tenant string, node map[string]string) bool {
 	if !r.keptFrom(keeper{}, node) {
 		return false
