@@ -190,7 +190,7 @@ test-gitops: build gitops ## slow: Register tenants in Flux and Argo CD by the c
 
 # A module of its own, too. RUN is one test of the suite.
 .PHONY: test-gateway
-test-gateway: test-deps build ## slow: Run the conformance suite of the Gateway API on a cluster (RUN=HTTPRouteMatching runs one test; as root, MINUTES)
+test-gateway: test-deps build ## slow: Run the conformance suite of the Gateway API on a cluster (RUN=HTTPRouteMatching runs one test; as root, three minutes)
 	@mkdir -p bin/gateway
 	go test -C tests/gatewaysuite -c -o $(CURDIR)/bin/gateway/conformance.test sigs.k8s.io/gateway-api/conformance
 	A4S_GATEWAY_SUITE=$(CURDIR)/bin/gateway A4S_GATEWAY_TEST=$(RUN) A4S_BINARY=$(CURDIR)/bin/a4s \

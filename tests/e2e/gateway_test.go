@@ -40,7 +40,7 @@ func (g *gatewayTest) testSystem(t *testing.T) {
 	const host = "route.example.com"
 	g.c.applyGateway(t, g.ns, route("web", "["+host+"]", toService("web")))
 	g.c.waitRoute(t, g.ns, "web")
-	g.waitBoth(t, host)
+	g.waitBoth(t, host) // with the first route nodes begin to listen
 	g.always(t, "unknown.example.com", "404", ofStatus(http.StatusNotFound))
 	status, err := g.c.gatewayStatus(t.Context(), t, g.ns, "Gateway", "edge")
 	if err != nil || len(status.Listeners) != 1 || status.Listeners[0].AttachedRoutes != 1 {
