@@ -48,7 +48,7 @@ func moduleDir(t *testing.T, dir, module string) string {
 	return found
 }
 
-// installGatewayAPI applies the CRDs as its documentation says.
+// installGatewayAPI applies the CRDs as its documentation says, and waits until there is the class of a4s.
 func (c *cluster) installGatewayAPI(t *testing.T) {
 	t.Helper()
 	// Of the standard channel, and of the version that a4s is built with.
@@ -57,6 +57,7 @@ func (c *cluster) installGatewayAPI(t *testing.T) {
 	for _, resource := range gatewayCRDs() {
 		c.mustKubectl(t, "wait --for=condition=Established --timeout=2m crd/"+resource+"."+gatewayGroup)
 	}
+	c.waitCondition(t, "", "GatewayClass", "a4s", "Accepted=True", "")
 }
 
 // shareGatewayAPI lets tenants have the CRDs.

@@ -31,7 +31,6 @@ func TestGateway(t *testing.T) {
 }
 
 func (g *gatewayTest) testSystem(t *testing.T) {
-	g.c.waitCondition(t, "", "GatewayClass", "a4s", "Accepted=True", "")
 	// kubectl shows one of the addresses.
 	if out := g.c.mustKubectl(t, "get gateway -n "+g.ns+" edge"); !strings.Contains(out, "True") ||
 		!strings.Contains(out, g.near) && !strings.Contains(out, g.far) {
