@@ -41,10 +41,10 @@ func (r *resolver) room(t *route, c *compiled) problem {
 	count, size := len(t.places.hosts)*len(c.lines), len(t.places.hosts)*c.size
 	switch {
 	case hosts > mostHosts:
-		return problemf(reasonBounds, "the HTTPRoutes of this space have more than %d hosts together; this one is "+
+		return problemf(reasonBounds, "the routes of this space have more than %d hosts together; this one is "+
 			"left out", mostHosts)
 	case len(r.out.Rules)+count > mostRules || r.bytes+size > mostBytes:
-		return problemf(reasonBounds, "the HTTPRoutes of this space have more than %d matches of hosts together, or "+
+		return problemf(reasonBounds, "the routes of this space have more than %d matches of hosts together, or "+
 			"more than %d MiB; this one is left out", mostRules, mostBytes>>20)
 	case !r.spend(count):
 		return tooMany()
@@ -62,8 +62,8 @@ func (r *resolver) rules(t *route, c *compiled, host string) {
 		line := &c.lines[i]
 		path := line.path
 		path.Scheme = at.scheme()
-		r.out.Rules = append(r.out.Rules, Rule{Host: host, Path: path, To: line.to, Route: t.name,
-			Created: t.object.CreationTimestamp, Index: i})
+		r.out.Rules = append(r.out.Rules, Rule{Host: host, Path: path, To: line.to, Kind: t.kind, Route: t.name,
+			Created: t.object.GetCreationTimestamp(), Index: i})
 	}
 	if at.secure != nil {
 		r.offer(host, at.secure)

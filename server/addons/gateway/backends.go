@@ -15,9 +15,8 @@ const mostWeight = 1000000
 
 // targets resolves the backendRefs of a rule, and says what is wrong with the rule. References that are not resolved
 // are taken down, and their part of the requests is answered with 500.
-func (r *resolver) targets(
-	object *gatewayv1.HTTPRoute, c *compiled, field string, rule *gatewayv1.HTTPRouteRule,
-	filters *joinapi.IngressFilters,
+func (r ruleReader) targets(
+	t *route, c *compiled, field string, rule *gatewayv1.HTTPRouteRule, filters *joinapi.IngressFilters,
 ) (out []Target, wrong problem) {
 	switch {
 	case len(rule.BackendRefs) > mostBackends:
@@ -32,7 +31,7 @@ func (r *resolver) targets(
 		if !r.spend(1) {
 			return nil, wrong
 		}
-		target, p := r.target(object, at, &ref.BackendObjectReference)
+		target, p := r.target(t, at, &ref.BackendObjectReference)
 		if p.is() {
 			c.refs = append(c.refs, p)
 			target = Target{Broken: true}
@@ -52,20 +51,18 @@ func (r *resolver) targets(
 }
 
 // target resolves a reference to a port of a Service.
-func (r *resolver) target(
-	object *gatewayv1.HTTPRoute, at string, ref *gatewayv1.BackendObjectReference,
-) (Target, problem) {
+func (r ruleReader) target(t *route, at string, ref *gatewayv1.BackendObjectReference) (Target, problem) {
 	if ref.Group != nil && *ref.Group != "" || ref.Kind != nil && *ref.Kind != kindService {
 		return Target{}, problemf(gatewayv1.RouteReasonInvalidKind, "%s: backends are Services only", at)
 	}
-	namespace, ok := r.namespace(object, ref.Namespace)
+	namespace, ok := r.namespace(t.object, ref.Namespace)
 	name := string(ref.Name)
 	if !ok || !isObjectName(name) {
 		return Target{}, notFound("%s: there is no Service %s", at, quote(name))
 	}
-	if !r.permits(reference{kindRoute, object.Namespace, kindService, namespace, name}) {
+	if !r.permits(reference{t.kind, t.name.Namespace, kindService, namespace, name}) {
 		return Target{}, problemf(gatewayv1.RouteReasonRefNotPermitted, "%s: no ReferenceGrant in namespace %s "+
-			"permits HTTPRoutes of this namespace to use Service %s", at, *ref.Namespace, name)
+			"permits %ss of this namespace to use Service %s", at, *ref.Namespace, t.kind, name)
 	}
 	if ref.Port == nil {
 		return Target{}, notFound("%s: a port of Service %s is needed", at, name)
@@ -84,11 +81,11 @@ func (r *resolver) target(
 	case port == nil:
 		return Target{}, notFound("%s: Service %s has no port %d for TCP", at, name,
 			*ref.Port)
-	case port.AppProtocol != nil && !speaks(*port.AppProtocol):
+	case port.AppProtocol != nil && !t.speaks(*port.AppProtocol):
 		return Target{}, problemf(gatewayv1.RouteReasonUnsupportedProtocol, "%s: appProtocol %s of Service %s is not "+
 			"supported", at, quote(*port.AppProtocol), name)
 	}
-	return Target{Namespace: namespace, Service: name, Port: *ref.Port}, problem{}
+	return Target{Namespace: namespace, Service: name, Port: *ref.Port, HTTP2: t.kind == KindGRPC}, problem{}
 }
 
 // notFound is the problem of a backend that is not there.
@@ -107,12 +104,14 @@ func portOf(service *corev1.Service, number int32) *corev1.ServicePort {
 	return nil
 }
 
-// speaks reports whether requests can be put into a protocol: of those that Kubernetes names, HTTP/2 and WebSocket
-// without TLS; of others, all that are not known to be something else than HTTP.
-func speaks(appProtocol string) bool {
+// speaks reports whether requests can be put into a protocol: of those that Kubernetes names, HTTP/2 and, unless they
+// are of gRPC, WebSocket without TLS; of others, all that are not known to be something else than HTTP.
+func (t *route) speaks(appProtocol string) bool {
 	switch strings.ToLower(clip(appProtocol, mostName)) {
-	case "kubernetes.io/h2c", "kubernetes.io/ws":
+	case "kubernetes.io/h2c":
 		return true
+	case "kubernetes.io/ws":
+		return t.kind != KindGRPC
 	case "tcp", "tls", "udp":
 		return false
 	}

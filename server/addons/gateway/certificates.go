@@ -15,7 +15,7 @@ const mostCertificates = 64
 type secretRef struct{ namespace, name string }
 
 // certificateOf finds the certificate of a listener: the first that can be used.
-func (r *resolver) certificateOf(g *gateway, l *listener) {
+func (r gatewayReader) certificateOf(g *gateway, l *listener) {
 	var refs []gatewayv1.SecretObjectReference
 	if l.spec.TLS != nil {
 		refs = l.spec.TLS.CertificateRefs
@@ -48,7 +48,7 @@ func badCertificate(format string, args ...any) problem {
 }
 
 // secretOf resolves a reference to a Secret.
-func (r *resolver) secretOf(g *gateway, i int, ref *gatewayv1.SecretObjectReference) (secretRef, problem) {
+func (r gatewayReader) secretOf(g *gateway, i int, ref *gatewayv1.SecretObjectReference) (secretRef, problem) {
 	const field = "tls.certificateRefs"
 	if ref.Group != nil && *ref.Group != "" || ref.Kind != nil && *ref.Kind != kindSecret {
 		return secretRef{}, badCertificate("%s[%d]: certificates are in "+

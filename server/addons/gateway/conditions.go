@@ -61,7 +61,7 @@ type conditions struct {
 
 // conditionsOn begins with the present conditions: ours, whose time of transition counts, and as many of others as
 // there is room for.
-func (r *resolver) conditionsOn(present []metav1.Condition, generation int64, ours ...string) *conditions {
+func (r *work) conditionsOn(present []metav1.Condition, generation int64, ours ...string) *conditions {
 	c := &conditions{generation: generation, now: r.Now}
 	room := mostConditions - len(ours)
 	for i := range present {

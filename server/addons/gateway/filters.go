@@ -24,7 +24,7 @@ const (
 )
 
 // filters reads filters; nil if there are none.
-func (r *resolver) filters(
+func (r ruleReader) filters(
 	field string, list []gatewayv1.HTTPRouteFilter, place filterPlace,
 ) (*joinapi.IngressFilters, problem) {
 	if len(list) == 0 {
@@ -60,7 +60,7 @@ func incompatible(format string, args ...any) problem {
 	return problemf(gatewayv1.RouteReasonIncompatibleFilters, format, args...)
 }
 
-func (r *resolver) filter(
+func (r ruleReader) filter(
 	at string, f *gatewayv1.HTTPRouteFilter, place filterPlace, out *joinapi.IngressFilters,
 ) (p problem) {
 	switch {
@@ -91,7 +91,7 @@ func ofHeaders(t gatewayv1.HTTPRouteFilterType) bool {
 }
 
 // headers reads what becomes of headers. One of them is in one list only; in it, the first entry counts.
-func (r *resolver) headers(
+func (r ruleReader) headers(
 	field string, f *gatewayv1.HTTPHeaderFilter, request bool,
 ) (*joinapi.IngressHeaders, problem) {
 	if len(f.Set) > mostValues || len(f.Add) > mostValues || len(f.Remove) > mostValues {

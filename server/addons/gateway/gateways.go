@@ -37,7 +37,7 @@ type gateway struct {
 func liveKey(scheme, host string) string { return scheme + " " + host }
 
 // gateway looks at a Gateway, before it has routes.
-func (r *resolver) gateway(object *gatewayv1.Gateway, rank int) *gateway {
+func (r gatewayReader) gateway(object *gatewayv1.Gateway, rank int) *gateway {
 	g := &gateway{object: object, name: nameOf(object), rank: rank, live: map[string]*listener{}}
 	if !r.spend(1 + len(object.Spec.Listeners[:min(len(object.Spec.Listeners), mostListeners)])) {
 		g.refused = tooMany()
@@ -92,7 +92,7 @@ func validatesClients(object *gatewayv1.Gateway) bool {
 }
 
 // addressesOf finds the addresses of a Gateway: all, or those that it asks for.
-func (r *resolver) addressesOf(g *gateway) {
+func (r gatewayReader) addressesOf(g *gateway) {
 	asked := g.object.Spec.Addresses
 	if len(asked) > mostAddresses {
 		g.refused = problemf(gatewayv1.GatewayReasonUnsupportedAddress, "spec.addresses has more than %d entries",
@@ -131,7 +131,7 @@ func (r *resolver) addressesOf(g *gateway) {
 	}
 }
 
-func (r *resolver) hasAddress(addr netip.Addr) bool {
+func (r gatewayReader) hasAddress(addr netip.Addr) bool {
 	r.spend(len(r.Addresses))
 	for _, s := range r.Addresses {
 		if a, err := netip.ParseAddr(s); err == nil && a.Unmap() == addr.Unmap() {
@@ -142,7 +142,7 @@ func (r *resolver) hasAddress(addr netip.Addr) bool {
 }
 
 // statusOf is the status of a Gateway, after all routes were looked at.
-func (r *resolver) statusOf(g *gateway) *gatewayv1.GatewayStatus {
+func (r gatewayReader) statusOf(g *gateway) *gatewayv1.GatewayStatus {
 	present := &g.object.Status
 	c := r.conditionsOn(present.Conditions, g.object.Generation, string(gatewayv1.GatewayConditionAccepted),
 		string(gatewayv1.GatewayConditionProgrammed))

@@ -34,41 +34,41 @@ func TestListeners(t *testing.T) {
 		gateway   string
 		want      []string
 	}{
-		"HTTP":  {"{name: a, port: 80, protocol: HTTP}", "", []string{"a 1 0"}},
-		"HTTPS": {"{name: a, port: 443, protocol: HTTPS, " + tls + "}", "", []string{"a 1 0"}},
+		"HTTP":  {"{name: a, port: 80, protocol: HTTP}", "", []string{"a 2 0"}},
+		"HTTPS": {"{name: a, port: 443, protocol: HTTPS, " + tls + "}", "", []string{"a 2 0"}},
 		"HTTPS with its mode": {"{name: a, port: 443, protocol: HTTPS, tls: {mode: Terminate, certificateRefs: " +
-			"[{name: cert, kind: Secret, group: ''}]}}", "", []string{"a 1 0"}},
+			"[{name: cert, kind: Secret, group: ''}]}}", "", []string{"a 2 0"}},
 		"other ports": {"{name: a, port: 8080, protocol: HTTP}, {name: b, port: 80, protocol: HTTPS, " + tls + "}," +
-			"{name: c, port: 443, protocol: HTTP}", none, []string{"a 1 0 " + notPort, "b 1 0 " + notPort,
-			"c 1 0 " + notPort}},
+			"{name: c, port: 443, protocol: HTTP}", none, []string{"a 2 0 " + notPort, "b 2 0 " + notPort,
+			"c 2 0 " + notPort}},
 		"one that is good": {"{name: a, port: 8080, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}",
-			"Accepted=True/ListenersNotValid", []string{"a 1 0 " + notPort, "b 1 0"}},
+			"Accepted=True/ListenersNotValid", []string{"a 2 0 " + notPort, "b 2 0"}},
 		"other protocols": {"{name: a, port: 1111, protocol: INVALID}", none,
 			[]string{"a 0 0 Accepted=False/UnsupportedProtocol Programmed=False/Invalid"}},
 		"TLSRoutes": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {kinds: [{kind: " +
 			"TLSRoute}]}}", none, []string{"a 0 0 Accepted=False/UnsupportedProtocol Programmed=False/Invalid " +
 			"ResolvedRefs=False/InvalidRouteKinds"}},
 		"passthrough": {"{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough, certificateRefs: " +
-			"[{name: cert}]}}", none, []string{"a 1 0 " + unsupported}},
+			"[{name: cert}]}}", none, []string{"a 2 0 " + unsupported}},
 		"options": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}], options: {a: b}}}",
-			none, []string{"a 1 0 " + unsupported}},
+			none, []string{"a 2 0 " + unsupported}},
 		"TLS without HTTPS": {"{name: a, port: 80, protocol: HTTP, " + tls + "}", none,
-			[]string{"a 1 0 " + unsupported}},
+			[]string{"a 2 0 " + unsupported}},
 		"no TLS": {"{name: a, port: 443, protocol: HTTPS}", "Programmed=False/Invalid",
-			[]string{"a 1 0 " + noCertificate}},
+			[]string{"a 2 0 " + noCertificate}},
 		"a Secret that is not there": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: gone}]}}",
-			"Programmed=False/Invalid", []string{"a 1 0 " + noCertificate}},
+			"Programmed=False/Invalid", []string{"a 2 0 " + noCertificate}},
 		"another kind": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: X}]}}",
-			"Programmed=False/Invalid", []string{"a 1 0 " + noCertificate}},
+			"Programmed=False/Invalid", []string{"a 2 0 " + noCertificate}},
 		"another group": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, group: x.y}]}}",
-			"Programmed=False/Invalid", []string{"a 1 0 " + noCertificate}},
+			"Programmed=False/Invalid", []string{"a 2 0 " + noCertificate}},
 		"one of two certificates": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: gone}, " +
-			"{name: cert}]}}", "", []string{"a 1 0 ResolvedRefs=False/InvalidCertificateRef"}},
+			"{name: cert}]}}", "", []string{"a 2 0 ResolvedRefs=False/InvalidCertificateRef"}},
 		"a Secret of another namespace": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: " +
 			"[{name: far, namespace: other}]}}", "Programmed=False/Invalid",
-			[]string{"a 1 0 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
+			[]string{"a 2 0 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
 		"a namespace that is none": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: " +
-			"[{name: far, namespace: other.t1}]}}", "Programmed=False/Invalid", []string{"a 1 0 " + noCertificate}},
+			"[{name: far, namespace: other.t1}]}}", "Programmed=False/Invalid", []string{"a 2 0 " + noCertificate}},
 		"other kinds of routes": {"{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: X}]}}",
 			"Programmed=False/Invalid",
 			[]string{"a 0 0 Programmed=False/Invalid ResolvedRefs=False/InvalidRouteKinds"}},
@@ -80,31 +80,31 @@ func TestListeners(t *testing.T) {
 			[]string{"a 0 0 Programmed=False/Invalid ResolvedRefs=False/InvalidRouteKinds"}},
 		"the same hostname": {"{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}," +
 			"{name: c, port: 80, protocol: HTTP, hostname: c.x}", "Accepted=True/ListenersNotValid",
-			[]string{"a 1 0 " + conflict, "b 1 0 " + conflict, "c 1 0"}},
+			[]string{"a 2 0 " + conflict, "b 2 0 " + conflict, "c 2 0"}},
 		"the same hostname, one of which is not accepted": {"{name: a, port: 80, protocol: HTTP}, {name: b, port: " +
 			"81, " +
-			"protocol: HTTP}", "Accepted=True/ListenersNotValid", []string{"a 1 0", "b 1 0 " + notPort}},
+			"protocol: HTTP}", "Accepted=True/ListenersNotValid", []string{"a 2 0", "b 2 0 " + notPort}},
 		"the same name": {"{name: a, port: 80, protocol: HTTP}, {name: a, port: 80, protocol: HTTP, hostname: c.x}",
-			none, []string{"a 1 0 " + unsupported}},
+			none, []string{"a 2 0 " + unsupported}},
 		"a name that is none": {"{name: A_, port: 80, protocol: HTTP}, {name: a, port: 80, protocol: HTTP}",
-			"Accepted=True/ListenersNotValid", []string{"a 1 0"}},
+			"Accepted=True/ListenersNotValid", []string{"a 2 0"}},
 		"a hostname that is none": {"{name: a, port: 80, protocol: HTTP, hostname: A.x}, {name: b, port: 80, " +
 			"protocol: HTTP, hostname: 1.2.3.4}, {name: c, port: 80, protocol: HTTP, hostname: 'a.*.x'}", none,
-			[]string{"a 1 0 " + unsupported, "b 1 0 " + unsupported, "c 1 0 " + unsupported}},
+			[]string{"a 2 0 " + unsupported, "b 2 0 " + unsupported, "c 2 0 " + unsupported}},
 		"namespaces from nowhere": {"{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: X}}}",
 			none,
-			[]string{"a 1 0 " + unsupported}},
+			[]string{"a 2 0 " + unsupported}},
 		"a selector that is none": {"{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: " +
 			"Selector, " +
-			"selector: {matchExpressions: [{key: a, operator: X}]}}}}", none, []string{"a 1 0 " + unsupported}},
+			"selector: {matchExpressions: [{key: a, operator: X}]}}}}", none, []string{"a 2 0 " + unsupported}},
 		"no selector": {"{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector}}}", none,
-			[]string{"a 1 0 " + unsupported}},
+			[]string{"a 2 0 " + unsupported}},
 		"no listeners": {"", none, nil},
 		"hostnames in common": {"{name: a, port: 443, protocol: HTTPS, hostname: '*.x', " + tls + "}," +
 			"{name: b, port: 443, protocol: HTTPS, hostname: a.b.x, " + tls + "}, {name: c, port: 443, " +
 			"protocol: HTTPS, hostname: x, " + tls + "}, {name: d, port: 80, protocol: HTTP, hostname: a.x}", "",
-			[]string{"a 1 0 OverlappingTLSConfig=True/OverlappingHostnames",
-				"b 1 0 OverlappingTLSConfig=True/OverlappingHostnames", "c 1 0", "d 1 0"}},
+			[]string{"a 2 0 OverlappingTLSConfig=True/OverlappingHostnames",
+				"b 2 0 OverlappingTLSConfig=True/OverlappingHostnames", "c 2 0", "d 2 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, "t1", "{kind: Gateway, metadata: {name: gw}, spec: {gatewayClassName: a4s, listeners: ["+

@@ -12,7 +12,6 @@ const mostGranted = 16
 // Kinds of references that grants are looked up for.
 const (
 	kindGateway = "Gateway"
-	kindRoute   = "HTTPRoute"
 	kindService = "Service"
 	kindSecret  = "Secret"
 )
@@ -39,7 +38,7 @@ func newGrants(all []*gatewayv1.ReferenceGrant) *grants {
 }
 
 // permits reports whether a reference is permitted. One within a namespace is.
-func (r *resolver) permits(ref reference) bool {
+func (r *work) permits(ref reference) bool {
 	if ref.fromNamespace == ref.toNamespace {
 		return true
 	}

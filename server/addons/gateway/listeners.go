@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -34,6 +35,8 @@ type listener struct {
 	overlaps *listener
 	live     bool
 	attached int32
+	// occupied are the hosts that routes of a kind are attached for.
+	occupied map[string]*occupied
 }
 
 // served reports whether requests are taken for it.
@@ -42,7 +45,7 @@ func (l *listener) served() bool {
 }
 
 // listenersOf looks at the listeners of a Gateway.
-func (r *resolver) listenersOf(g *gateway) {
+func (r gatewayReader) listenersOf(g *gateway) {
 	specs := g.object.Spec.Listeners
 	if len(specs) > mostListeners {
 		g.invalid = append(g.invalid, unsupported("a Gateway has at most %d "+
@@ -93,7 +96,7 @@ func (l *listener) conflicts(with *listener) {
 }
 
 // lookAt checks a listener by itself.
-func (r *resolver) lookAt(g *gateway, l *listener) {
+func (r gatewayReader) lookAt(g *gateway, l *listener) {
 	switch l.spec.Protocol {
 	case gatewayv1.HTTPProtocolType:
 		l.scheme, l.refused = schemeHTTP, portOnly(l, portHTTP)
@@ -148,14 +151,14 @@ func tlsRefusal(object *gatewayv1.Gateway, t *gatewayv1.ListenerTLSConfig) probl
 }
 
 // kindsOf finds which kinds of routes a listener takes.
-func (r *resolver) kindsOf(l *listener) {
+func (r gatewayReader) kindsOf(l *listener) {
 	group := gatewayv1.Group(gatewayv1.GroupName)
-	ours := gatewayv1.RouteGroupKind{Group: &group, Kind: kindRoute}
 	l.kinds = []gatewayv1.RouteGroupKind{}
 	a := l.spec.AllowedRoutes
 	if a == nil || len(a.Kinds) == 0 {
 		if l.scheme != "" {
-			l.kinds = append(l.kinds, ours)
+			l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: KindHTTP},
+				gatewayv1.RouteGroupKind{Group: &group, Kind: KindGRPC})
 		}
 		return
 	}
@@ -166,13 +169,18 @@ func (r *resolver) kindsOf(l *listener) {
 	}
 	for i := range a.Kinds {
 		k := &a.Kinds[i]
-		if l.scheme == "" || k.Kind != kindRoute || k.Group != nil && *k.Group != group {
-			l.unresolved = l.unresolved.or(badKinds("allowedRoutes.kinds[%d]: "+
-				"kind %s is not supported, only %s for HTTP and HTTPS", i, quote(k.Kind), kindRoute))
-		} else if len(l.kinds) == 0 {
-			l.kinds = append(l.kinds, ours)
+		if l.scheme == "" || k.Kind != KindHTTP && k.Kind != KindGRPC || k.Group != nil && *k.Group != group {
+			l.unresolved = l.unresolved.or(badKinds("allowedRoutes.kinds[%d]: kind %s is not supported, only %s and "+
+				"%s for HTTP and HTTPS", i, quote(k.Kind), KindHTTP, KindGRPC))
+		} else if !l.takesKind(string(k.Kind)) {
+			l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: k.Kind})
 		}
 	}
+}
+
+// takesKind reports whether a listener takes routes of a kind.
+func (l *listener) takesKind(kind string) bool {
+	return slices.ContainsFunc(l.kinds, func(k gatewayv1.RouteGroupKind) bool { return string(k.Kind) == kind })
 }
 
 // badKinds is the problem of kinds of routes that are not here.
@@ -199,7 +207,7 @@ func markOverlaps(g *gateway) {
 }
 
 // statusOfListener is the status of a listener, after all routes were looked at.
-func (r *resolver) statusOfListener(g *gateway, l *listener, present []metav1.Condition) gatewayv1.ListenerStatus {
+func (r gatewayReader) statusOfListener(g *gateway, l *listener, present []metav1.Condition) gatewayv1.ListenerStatus {
 	c := r.conditionsOn(present, g.object.Generation, string(gatewayv1.ListenerConditionAccepted),
 		string(gatewayv1.ListenerConditionProgrammed), string(gatewayv1.ListenerConditionResolvedRefs),
 		string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.ListenerConditionOverlappingTLSConfig))

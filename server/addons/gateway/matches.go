@@ -28,19 +28,21 @@ func unsupported(format string, args ...any) problem {
 	return problemf(gatewayv1.RouteReasonUnsupportedValue, format, args...)
 }
 
-// matches reads the matches of a rule: those that are valid, and what is wrong with the others.
-func (r *resolver) matches(field string, rule *gatewayv1.HTTPRouteRule) (paths []joinapi.IngressPath, wrong problem) {
-	if len(rule.Matches) > mostMatches {
+// matchesOf reads the matches of a rule: those that are valid, and what is wrong with the others.
+func matchesOf[T any](
+	r ruleReader, field string, matches []T, match func(field string, m *T) (joinapi.IngressPath, problem),
+) (paths []joinapi.IngressPath, wrong problem) {
+	if len(matches) > mostMatches {
 		return nil, unsupported("%s.matches has more than %d entries", field, mostMatches)
 	}
-	if len(rule.Matches) == 0 {
+	if len(matches) == 0 {
 		return []joinapi.IngressPath{{Path: "/"}}, problem{}
 	}
-	for i := range rule.Matches {
+	for i := range matches {
 		if !r.spend(1) {
 			break
 		}
-		path, p := r.match(fmt.Sprintf("%s.matches[%d]", field, i), &rule.Matches[i])
+		path, p := match(fmt.Sprintf("%s.matches[%d]", field, i), &matches[i])
 		wrong = wrong.or(p)
 		if !p.is() {
 			paths = append(paths, path)
@@ -49,7 +51,7 @@ func (r *resolver) matches(field string, rule *gatewayv1.HTTPRouteRule) (paths [
 	return paths, wrong
 }
 
-func (r *resolver) match(field string, m *gatewayv1.HTTPRouteMatch) (out joinapi.IngressPath, wrong problem) {
+func (r ruleReader) match(field string, m *gatewayv1.HTTPRouteMatch) (out joinapi.IngressPath, wrong problem) {
 	out, wrong = pathOf(field+".path", m.Path)
 	if wrong.is() {
 		return out, wrong
@@ -66,16 +68,12 @@ func (r *resolver) match(field string, m *gatewayv1.HTTPRouteMatch) (out joinapi
 	r.spend(len(m.Headers) + len(m.QueryParams))
 	for i := range m.Headers {
 		h := &m.Headers[i]
-		name := http.CanonicalHeaderKey(clip(string(h.Name), 2*mostValueName))
-		switch {
-		case h.Type != nil && *h.Type != gatewayv1.HeaderMatchExact:
+		if h.Type != nil && *h.Type != gatewayv1.HeaderMatchExact {
 			return out, unsupported("%s.headers[%d]: type %s is not supported", field, i, quote(*h.Type))
-		case !isHeader(name, h.Value):
-			return out, unsupported("%s.headers[%d]: %s is not a header with a value", field, i, quote(h.Name))
-		case name == "Host":
-			return out, unsupported("%s.headers[%d]: spec.hostnames has the host, not the headers", field, i)
 		}
-		out.Headers = addFirst(out.Headers, name, h.Value)
+		if wrong = addHeader(&out, fmt.Sprintf("%s.headers[%d]", field, i), string(h.Name), h.Value); wrong.is() {
+			return out, wrong
+		}
 	}
 	for i := range m.QueryParams {
 		q := &m.QueryParams[i]
@@ -91,6 +89,19 @@ func (r *resolver) match(field string, m *gatewayv1.HTTPRouteMatch) (out joinapi
 	sortValues(out.Headers) // matches that differ in order only are alike
 	sortValues(out.Query)
 	return out, problem{}
+}
+
+// addHeader adds a header that requests have.
+func addHeader(to *joinapi.IngressPath, field, header, value string) problem {
+	name := http.CanonicalHeaderKey(clip(header, 2*mostValueName))
+	switch {
+	case !isHeader(name, value):
+		return unsupported("%s: %s is not a header with a value", field, quote(header))
+	case name == "Host":
+		return unsupported("%s: spec.hostnames has the host, not the headers", field)
+	}
+	to.Headers = addFirst(to.Headers, name, value)
+	return problem{}
 }
 
 func methods() []gatewayv1.HTTPMethod {

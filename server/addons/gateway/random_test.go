@@ -45,7 +45,7 @@ func filler(seed int64) *randfill.Filler {
 		words[gatewayv1.Namespace]("default", "other", "default.t1", "default.t2", "a.b", ""),
 		words[gatewayv1.SectionName]("http", "https", "b", ""),
 		words[gatewayv1.Group]("", gatewayv1.GroupName, "x.y"),
-		words[gatewayv1.Kind]("HTTPRoute", "Gateway", "Service", "Secret", "X"),
+		words[gatewayv1.Kind]("HTTPRoute", "GRPCRoute", "Gateway", "Service", "Secret", "X"),
 		words[gatewayv1.Hostname]("a.x", "*.x", "", "b.a.x", "*.a.x", "A.x", "1.2.3.4"),
 		words[gatewayv1.PreciseHostname]("a.x", "*.x", ""),
 		words[gatewayv1.ProtocolType]("HTTP", "HTTPS", "TLS", "X"),
@@ -59,6 +59,11 @@ func filler(seed int64) *randfill.Filler {
 		words[gatewayv1.HTTPHeaderName]("a", "B", "host", "x-forwarded-for", "te"),
 		words[gatewayv1.HTTPRouteFilterType]("RequestHeaderModifier", "ResponseHeaderModifier", "RequestRedirect",
 			"URLRewrite", "CORS"),
+		words[gatewayv1.GRPCRouteFilterType]("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror",
+			"URLRewrite"),
+		words[gatewayv1.GRPCMethodMatchType]("Exact", "RegularExpression"),
+		words[gatewayv1.GRPCHeaderMatchType]("Exact", "RegularExpression"),
+		words[gatewayv1.GRPCHeaderName]("a", "B", "host"),
 		words[gatewayv1.HTTPPathModifierType]("ReplaceFullPath", "ReplacePrefixMatch"),
 		words[gatewayv1.Duration]("1s", "0s", "1h", "2.5s"),
 		words[gatewayv1.GatewayController](ControllerName, "x.y/z"),
@@ -105,8 +110,14 @@ const sane = gw + `
 {kind: HTTPRoute, metadata: {name: u, namespace: other}, spec: {parentRefs: [{name: api, port: 80}], hostnames: [c.y],
   rules: [{backendRefs: [{name: far, port: 80}]}]}}
 ---
+{kind: GRPCRoute, metadata: {name: r}, spec: {parentRefs: [{name: gw}, {name: api, namespace: other}],
+  hostnames: [g.x, c.y], rules: [{matches: [{method: {service: a.B, method: C}, headers: [{name: a, value: b}]},
+    {method: {service: d}}], filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [a]}}],
+    backendRefs: [{name: web, port: 80}, {name: far, namespace: other, port: 80, weight: 2}]}, {matches: [{}]}]}}
+---
 {kind: ReferenceGrant, metadata: {name: g, namespace: other}, spec: {from: [{group: gateway.networking.k8s.io,
-  kind: HTTPRoute, namespace: default}], to: [{group: "", kind: Service}]}}
+  kind: HTTPRoute, namespace: default}, {group: gateway.networking.k8s.io, kind: GRPCRoute, namespace: default}],
+  to: [{group: "", kind: Service}]}}
 `
 
 // randomWorld is a space of objects of which parts are random.
@@ -152,17 +163,31 @@ func randomWorld(t *testing.T, seed int64) *world {
 			fill(10, &o.Spec.Rules[i].BackendRefs)
 		}
 	}
+	for _, o := range w.grpc {
+		meta(&o.ObjectMeta)
+		fill(3, &o.Status)
+		fill(10, &o.Spec)
+		fill(5, &o.Spec.Hostnames)
+		for i := range o.Spec.Rules {
+			fill(6, &o.Spec.Rules[i])
+			fill(10, &o.Spec.Rules[i].Matches)
+			fill(10, &o.Spec.Rules[i].Filters)
+			fill(10, &o.Spec.Rules[i].BackendRefs)
+		}
+	}
 	for _, o := range w.grants {
 		meta(&o.ObjectMeta)
 		fill(2, &o.Spec)
 	}
 	w.gateways, w.routes, w.grants = append(w.gateways, nil), append(w.routes, nil), append(w.grants, nil)
+	w.grpc = append(w.grpc, nil)
 	return w
 }
 
 // drop takes away what stands for nothing, which feed does not look at.
 func (w *world) drop() {
 	w.gateways, w.routes = w.gateways[:len(w.gateways)-1], w.routes[:len(w.routes)-1]
+	w.grpc = w.grpc[:len(w.grpc)-1]
 }
 
 func TestRandomWorlds(t *testing.T) {
@@ -179,12 +204,14 @@ func TestRandomWorlds(t *testing.T) {
 		}
 		slices.Reverse(w.gateways)
 		slices.Reverse(w.routes)
+		slices.Reverse(w.grpc)
 		slices.Reverse(w.grants)
 		if again := Resolve(w.view()); !reflect.DeepEqual(r.out, again) {
 			wrong = append(wrong, "the order of objects counts")
 		}
 		slices.Reverse(w.gateways)
 		slices.Reverse(w.routes)
+		slices.Reverse(w.grpc)
 		w.drop()
 		w.feed(r.out)
 		w.now = w.now.Add(time.Hour)
@@ -200,7 +227,8 @@ func TestRandomWorlds(t *testing.T) {
 	for _, want := range []string{"rules", "certificates", "Accepted=True/Accepted",
 		"ResolvedRefs=False/RefNotPermitted",
 		"PartiallyInvalid=True/UnsupportedValue", "Accepted=False/NoMatchingListenerHostname",
-		"Accepted=False/NotAllowedByListeners", "Programmed=True/Programmed", "targets"} {
+		"Accepted=False/NotAllowedByListeners", "Programmed=True/Programmed", "targets", "targets of gRPC",
+		"Accepted=False/HostnameConflict"} {
 		if seen[want] < 5 {
 			t.Errorf("%s was there %d times", want, seen[want])
 		}
@@ -216,6 +244,9 @@ func note(seen map[string]int, r *Result) {
 			if !to.Broken {
 				seen["targets"]++
 			}
+			if to.HTTP2 {
+				seen["targets of gRPC"]++
+			}
 		}
 	}
 	count := func(list []metav1.Condition) {
@@ -223,9 +254,11 @@ func note(seen map[string]int, r *Result) {
 			seen[c.Type+"="+string(c.Status)+"/"+c.Reason]++
 		}
 	}
-	for _, parents := range r.Routes {
-		for i := range parents {
-			count(parents[i].Conditions)
+	for _, routes := range []map[types.NamespacedName][]gatewayv1.RouteParentStatus{r.Routes, r.GRPCRoutes} {
+		for _, parents := range routes {
+			for i := range parents {
+				count(parents[i].Conditions)
+			}
 		}
 	}
 	for _, status := range r.Gateways {
@@ -243,11 +276,13 @@ func TestEmptyObjects(t *testing.T) {
 		CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: make([]gatewayv1.ParentReference, 2)},
 		Hostnames:       make([]gatewayv1.Hostname, 2), Rules: make([]gatewayv1.HTTPRouteRule, 2)}})
 	w.routes[0].Spec.ParentRefs[0].Name = "x"
+	w.grpc = append(w.grpc, &gatewayv1.GRPCRoute{ObjectMeta: meta, Spec: gatewayv1.GRPCRouteSpec{
+		CommonRouteSpec: w.routes[0].Spec.CommonRouteSpec, Rules: make([]gatewayv1.GRPCRouteRule, 2)}})
 	w.grants = append(w.grants, &gatewayv1.ReferenceGrant{ObjectMeta: meta})
 	w.services["default.t1/web"] = &corev1.Service{}
 	r := w.resolve(t)
-	if len(r.Rules) > 0 || len(r.Gateways) != 1 || len(r.Routes[types.NamespacedName{Namespace: "default.t1",
-		Name: "x"}]) != 1 {
+	name := types.NamespacedName{Namespace: "default.t1", Name: "x"}
+	if len(r.Rules) > 0 || len(r.Gateways) != 1 || len(r.Routes[name]) != 1 || len(r.GRPCRoutes[name]) != 1 {
 		t.Errorf("it comes to %+v", r)
 	}
 }

@@ -20,6 +20,12 @@ const (
 	ClassName = "a4s"
 )
 
+// Kinds of routes.
+const (
+	KindHTTP = "HTTPRoute"
+	KindGRPC = "GRPCRoute"
+)
+
 // Bounds of one space.
 const (
 	mostSteps = 2000000 // of comparisons
@@ -32,10 +38,11 @@ const (
 type View struct {
 	Tenant string
 	// Ours reports whether a GatewayClass is of this controller.
-	Ours     func(class string) bool
-	Gateways []*gatewayv1.Gateway
-	Routes   []*gatewayv1.HTTPRoute
-	Grants   []*gatewayv1.ReferenceGrant
+	Ours       func(class string) bool
+	Gateways   []*gatewayv1.Gateway
+	Routes     []*gatewayv1.HTTPRoute
+	GRPCRoutes []*gatewayv1.GRPCRoute
+	Grants     []*gatewayv1.ReferenceGrant
 	// Labels are those of a namespace.
 	Labels func(namespace string) (labels map[string]string, found bool)
 	// Service is nil if there is none. It is asked for every Service that the space depends on.
@@ -60,8 +67,9 @@ type Result struct {
 	Certificates []Certificate
 	// Gateways has the whole status of each Gateway of this controller.
 	Gateways map[types.NamespacedName]*gatewayv1.GatewayStatus
-	// Routes has, for every route, the entries of this controller, which may be none.
-	Routes map[types.NamespacedName][]gatewayv1.RouteParentStatus
+	// Routes has, for every HTTPRoute, the entries of this controller, which may be none; GRPCRoutes is alike.
+	Routes     map[types.NamespacedName][]gatewayv1.RouteParentStatus
+	GRPCRoutes map[types.NamespacedName][]gatewayv1.RouteParentStatus
 	// Hosts are those that accepted routes want, in the order of age, whether they are allowed or not: "" for any,
 	// "*.x.y" for wildcards. A route that is not accepted, as none of its rules can be done, wants no hosts, yet its
 	// rules are there (they answer with 500) for hosts that Host does not refuse.
@@ -74,8 +82,10 @@ type Rule struct {
 	Host string
 	// Path has no backends.
 	Path joinapi.IngressPath
-	// To has the backends; without any, or any weight, requests are answered with 500.
-	To      []Target
+	// To has the backends; without any, or any weight, requests are answered with 500, those of gRPC with 503.
+	To []Target
+	// Kind and Route are of which route it is.
+	Kind    string
 	Route   types.NamespacedName
 	Created metav1.Time
 	// Index is the place of the match in the route.
@@ -88,25 +98,42 @@ type Target struct {
 	Port               int32
 	Weight             int32
 	Filters            *joinapi.IngressFilters
-	// Broken has requests answered with 500.
+	// Broken has requests answered with 500, those of gRPC with 503.
 	Broken bool
+	// HTTP2 has requests sent by HTTP/2 whatever the port says, as gRPC needs.
+	HTTP2 bool
 }
 
 // Certificate is which Secret the TLS connections of a host get.
 type Certificate struct{ Host, Namespace, Secret string }
 
-// resolver is the work on one View.
-type resolver struct {
+// work is what was done on one View so far.
+type work struct {
 	View
+	grants *grants
+	// spent is how many steps were done.
+	spent int
+}
+
+// gatewayReader looks at Gateways, ruleReader at the rules of routes.
+type (
+	gatewayReader struct{ *work }
+	ruleReader    struct{ *work }
+)
+
+// resolver puts both together.
+type resolver struct {
+	*work
+	gatewayReader
+	ruleReader
 	out      *Result
 	gateways map[types.NamespacedName]*gateway
-	grants   *grants
 	// verdicts are what Host says, and wanted which hosts are in Hosts.
 	verdicts map[string]problem
 	wanted   map[string]bool
 	offers   map[string]*offer
-	// spent is how many steps were done, and bytes how long the rules are.
-	spent, bytes int
+	// bytes is how long the rules are.
+	bytes int
 }
 
 // Resolve says what a space comes to.
@@ -118,10 +145,13 @@ func resolve(v View) *resolver {
 	}
 	v.Now = *v.Now.DeepCopy()
 	v.Now.Time = v.Now.Rfc3339Copy().Time // as it comes back from the API
-	r := &resolver{View: v, gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{},
+	w := &work{View: v}
+	r := &resolver{work: w, gatewayReader: gatewayReader{w}, ruleReader: ruleReader{w},
+		gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{},
 		wanted: map[string]bool{}, offers: map[string]*offer{}}
 	r.out = &Result{Gateways: map[types.NamespacedName]*gatewayv1.GatewayStatus{},
-		Routes: map[types.NamespacedName][]gatewayv1.RouteParentStatus{}}
+		Routes:     map[types.NamespacedName][]gatewayv1.RouteParentStatus{},
+		GRPCRoutes: map[types.NamespacedName][]gatewayv1.RouteParentStatus{}}
 	r.grants = newGrants(byAge(r, v.Grants))
 	var order []*gateway
 	for _, object := range byAge(r, v.Gateways) {
@@ -131,8 +161,8 @@ func resolve(v View) *resolver {
 			r.gateways[g.name] = g
 		}
 	}
-	for _, object := range byAge(r, v.Routes) {
-		r.route(object)
+	for _, t := range r.routesByAge() {
+		r.route(t)
 	}
 	for _, g := range order {
 		r.out.Gateways[g.name] = r.statusOf(g)
@@ -174,6 +204,34 @@ func byAge[T any, P object[T]](r *resolver, all []P) []P {
 	return list
 }
 
+// routesByAge are the routes of all kinds, the oldest first.
+func (r *resolver) routesByAge() (out []*route) {
+	for _, o := range byAge(r, r.Routes) {
+		out = append(out, &route{kind: KindHTTP, object: o, name: nameOf(o), refs: o.Spec.ParentRefs,
+			hostnames: o.Spec.Hostnames, rules: httpRules(o.Spec.Rules), present: o.Status.Parents})
+	}
+	for _, o := range byAge(r, r.GRPCRoutes) {
+		out = append(out, &route{kind: KindGRPC, object: o, name: nameOf(o), refs: o.Spec.ParentRefs,
+			hostnames: o.Spec.Hostnames, rules: grpcRules(o.Spec.Rules), present: o.Status.Parents})
+	}
+	slices.SortStableFunc(out, func(a, b *route) int {
+		created := b.object.GetCreationTimestamp()
+		if c := a.object.GetCreationTimestamp().Compare(created.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name.String(), b.name.String())
+	})
+	return out
+}
+
+// entries are those of the routes of a kind.
+func (r *Result) entries(kind string) map[types.NamespacedName][]gatewayv1.RouteParentStatus {
+	if kind == KindGRPC {
+		return r.GRPCRoutes
+	}
+	return r.Routes
+}
+
 func sameSpace(a, b string) bool { return a == b || space.IsSystem(a) && space.IsSystem(b) }
 
 func nameOf(o metav1.Object) types.NamespacedName {
@@ -181,21 +239,21 @@ func nameOf(o metav1.Object) types.NamespacedName {
 }
 
 // spend takes steps, and reports whether there were as many left.
-func (r *resolver) spend(steps int) bool {
+func (r *work) spend(steps int) bool {
 	r.spent += steps
 	return !r.over()
 }
 
-func (r *resolver) over() bool { return r.spent > mostSteps }
+func (r *work) over() bool { return r.spent > mostSteps }
 
 // tooMany is the problem of what is left out.
 func tooMany() problem {
-	return problemf(reasonBounds, "the Gateways and HTTPRoutes of this space are too many together; this one is left "+
+	return problemf(reasonBounds, "the Gateways and routes of this space are too many together; this one is left "+
 		"out")
 }
 
 // namespace is the composite namespace that a reference of an object means; not ok for one that is no name.
-func (r *resolver) namespace(of metav1.Object, native *gatewayv1.Namespace) (composite string, ok bool) {
+func (r *work) namespace(of metav1.Object, native *gatewayv1.Namespace) (composite string, ok bool) {
 	if native == nil || *native == "" {
 		return of.GetNamespace(), true
 	}

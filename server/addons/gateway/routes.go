@@ -9,17 +9,22 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Bounds of an HTTPRoute, as its CRD says.
+// Bounds of a route, as the CRDs say.
 const (
 	mostParents   = 32
 	mostHostnames = 16
 )
 
-// route is an HTTPRoute that is looked at.
+// route is one that is looked at, of any kind.
 type route struct {
-	object  *gatewayv1.HTTPRoute
-	name    types.NamespacedName
-	parents []*parent
+	kind      string
+	object    metav1.Object
+	name      types.NamespacedName
+	refs      []gatewayv1.ParentReference
+	hostnames []gatewayv1.Hostname
+	rules     rules
+	present   []gatewayv1.RouteParentStatus
+	parents   []*parent
 	// said are things to know of a route that is accepted.
 	said []problem
 	// places are the hosts that it has with listeners that are accepted.
@@ -30,14 +35,20 @@ type route struct {
 type parent struct {
 	ref     *gatewayv1.ParentReference
 	gateway *gateway
-	// listeners are those that the route is attached to, hosts what it has with those that are accepted, and served
+	// met are the listeners that the route is attached to, hosts what it has with those that are accepted, and served
 	// says that one of these takes requests.
-	listeners []*listener
-	hosts     []string
-	served    bool
+	met    []meeting
+	hosts  []string
+	served bool
 	// refused says why the route is not accepted.
 	refused problem
 	said    []problem
+}
+
+// meeting is a listener and the hosts that a route has in common with it.
+type meeting struct {
+	listener *listener
+	hosts    []string
 }
 
 // places are hosts in the order in which they were found, with their listeners.
@@ -83,17 +94,16 @@ func (p *place) scheme() string {
 	return ""
 }
 
-// route resolves an HTTPRoute.
-func (r *resolver) route(object *gatewayv1.HTTPRoute) {
-	t := &route{object: object, name: nameOf(object)}
+// route resolves a route.
+func (r *resolver) route(t *route) {
 	r.parentsOf(t)
-	r.out.Routes[t.name] = nil
+	r.out.entries(t.kind)[t.name] = nil
 	if len(t.parents) == 0 {
 		return
 	}
 	c := &compiled{}
 	if r.spend(1 + len(t.parents)) {
-		c = r.compile(object)
+		c = r.compile(t)
 		for _, p := range t.parents {
 			r.attach(t, p)
 		}
@@ -119,7 +129,7 @@ func (t *route) refuse(p problem) {
 
 // parentsOf finds the Gateways that a route names.
 func (r *resolver) parentsOf(t *route) {
-	refs := t.object.Spec.ParentRefs
+	refs := t.refs
 	if len(refs) > mostParents {
 		refs = refs[:mostParents]
 		t.said = append(t.said, unsupported("parentRefs after the first %d are "+
@@ -167,21 +177,24 @@ func (r *resolver) attach(t *route, p *parent) {
 			continue
 		}
 		selected = true
-		if !r.takes(p.gateway, l, t.name.Namespace) {
+		if !r.takes(p.gateway, l, t.kind, t.name.Namespace) {
 			continue
 		}
 		allowed = true
-		if r.meet(t, p, l) {
-			p.listeners = append(p.listeners, l)
+		if hosts, any := r.meet(t, l); any {
+			p.met = append(p.met, meeting{l, hosts})
 		}
 	}
 	switch {
-	case len(p.listeners) > 0:
+	case len(p.met) > 0:
+		if p.refused = r.conflict(t, p); !p.refused.is() {
+			r.settle(t, p)
+		}
 	case !selected:
 		p.refused = problemf(gatewayv1.RouteReasonNoMatchingParent, "no listener is what the parentRef names")
 	case !allowed:
-		p.refused = problemf(gatewayv1.RouteReasonNotAllowedByListeners, "no listener takes HTTPRoutes of this "+
-			"namespace")
+		p.refused = problemf(gatewayv1.RouteReasonNotAllowedByListeners, "no listener takes %ss of this "+
+			"namespace", t.kind)
 	default:
 		p.refused = problemf(gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostname of the route is one of a "+
 			"listener")
@@ -189,36 +202,38 @@ func (r *resolver) attach(t *route, p *parent) {
 }
 
 // meet finds the hosts that a route and a listener have in common, and reports whether there are any.
-func (r *resolver) meet(t *route, p *parent, l *listener) (any bool) {
-	hostnames := t.object.Spec.Hostnames
-	if len(hostnames) > mostHostnames {
-		return true // compile refuses it
+func (r *resolver) meet(t *route, l *listener) (hosts []string, any bool) {
+	if len(t.hostnames) > mostHostnames {
+		return nil, true // compile refuses it
 	}
-	take := func(hostname string) {
-		host, ok := intersection(l.host, hostname)
-		if !ok {
-			return
-		}
-		any = true
-		if l.live && r.belongs(p.gateway, l, host) {
-			t.places.add(host, offer{p.gateway, l})
-			p.hosts = append(p.hosts, host)
-			p.served = p.served || l.served()
-		}
+	if len(t.hostnames) == 0 {
+		return []string{l.host}, true
 	}
-	if len(hostnames) == 0 {
-		take(anyHost)
-	}
-	for _, hostname := range hostnames {
+	for _, hostname := range t.hostnames {
 		if !r.spend(1) {
-			return any
+			break
 		}
 		if hostname == "" || len(hostname) > mostName {
-			return true // compile refuses it
+			return nil, true // compile refuses it
 		}
-		take(string(hostname))
+		if host, ok := intersection(l.host, string(hostname)); ok {
+			hosts = append(hosts, host)
+		}
 	}
-	return any
+	return hosts, len(hosts) > 0
+}
+
+// settle takes down the hosts of a route with listeners that are accepted.
+func (r *resolver) settle(t *route, p *parent) {
+	for _, m := range p.met {
+		for _, host := range m.hosts {
+			if m.listener.live && r.belongs(p.gateway, m.listener, host) {
+				t.places.add(host, offer{p.gateway, m.listener})
+				p.hosts = append(p.hosts, host)
+				p.served = p.served || m.listener.served()
+			}
+		}
+	}
 }
 
 // belongs reports whether requests for a host are of a listener, and not of another one of its Gateway that is more
@@ -245,10 +260,11 @@ func (r *resolver) count(t *route) {
 		if p.refused.is() {
 			continue
 		}
-		for _, l := range p.listeners {
-			if !counted[l] {
-				counted[l] = true
-				l.attached++
+		for _, m := range p.met {
+			r.occupy(t.kind, m)
+			if !counted[m.listener] {
+				counted[m.listener] = true
+				m.listener.attached++
 			}
 		}
 	}
@@ -257,7 +273,7 @@ func (r *resolver) count(t *route) {
 // statusOfRoute writes the entries of a route.
 func (r *resolver) statusOfRoute(t *route, c *compiled) {
 	for _, p := range t.parents {
-		conditions := r.conditionsOn(presentOf(t.object, p.ref), t.object.Generation,
+		conditions := r.conditionsOn(presentOf(t.present, p.ref), t.object.GetGeneration(),
 			string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs),
 			string(gatewayv1.RouteConditionPartiallyInvalid))
 		message := "the route is accepted"
@@ -278,14 +294,14 @@ func (r *resolver) statusOfRoute(t *route, c *compiled) {
 		} else {
 			remove(conditions, gatewayv1.RouteConditionPartiallyInvalid)
 		}
-		r.out.Routes[t.name] = append(r.out.Routes[t.name], gatewayv1.RouteParentStatus{ParentRef: *p.ref.DeepCopy(),
+		entries := r.out.entries(t.kind)
+		entries[t.name] = append(entries[t.name], gatewayv1.RouteParentStatus{ParentRef: *p.ref.DeepCopy(),
 			ControllerName: ControllerName, Conditions: conditions.list})
 	}
 }
 
 // presentOf are the conditions that a route has for a parent.
-func presentOf(object *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference) []metav1.Condition {
-	parents := object.Status.Parents
+func presentOf(parents []gatewayv1.RouteParentStatus, ref *gatewayv1.ParentReference) []metav1.Condition {
 	for i := range parents[:min(len(parents), 2*mostParents)] {
 		if parents[i].ControllerName == ControllerName && sameRef(&parents[i].ParentRef, ref) {
 			return parents[i].Conditions

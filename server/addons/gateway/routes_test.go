@@ -253,8 +253,8 @@ func TestAttachedRoutes(t *testing.T) {
 		"{kind: HTTPRoute, metadata: {name: b}, spec: {parentRefs: [{name: gw, sectionName: tls}], "+toWeb+"}}",
 		"{kind: HTTPRoute, metadata: {name: c}, spec: {parentRefs: [{name: gw}], rules: [{retry: {attempts: 1}}]}}")
 	r := w.resolve(t)
-	want := []string{"http 1 1", "other 1 1 Accepted=False/PortUnavailable Programmed=False/Invalid",
-		"tls 1 2 Programmed=False/Invalid ResolvedRefs=False/InvalidCertificateRef"}
+	want := []string{"http 2 1", "other 2 1 Accepted=False/PortUnavailable Programmed=False/Invalid",
+		"tls 2 2 Programmed=False/Invalid ResolvedRefs=False/InvalidCertificateRef"}
 	if got := listenersText(r.Gateways[w.name("gw")]); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

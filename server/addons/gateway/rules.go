@@ -11,7 +11,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
-// Bounds of the rules of an HTTPRoute, as its CRD says.
+// Bounds of the rules of a route, as the CRDs say.
 const (
 	mostRulesOfRoute = 16
 	mostMatches      = 64
@@ -56,42 +56,64 @@ func (c *compiled) unresolved() problem {
 	return problem{c.refs[0].reason, several(c.refs)}
 }
 
+// rules are those of a route of some kind.
+type rules interface {
+	// count is how many there are, and matches how many matches one of them has.
+	count() int
+	matches(i int) int
+	// read is a rule in the words of HTTPRoutes, without its matches, which are the paths, and what is wrong with
+	// these.
+	read(r ruleReader, field string, i int) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem)
+}
+
+// httpRules are those of an HTTPRoute.
+type httpRules []gatewayv1.HTTPRouteRule
+
+func (h httpRules) count() int        { return len(h) }
+func (h httpRules) matches(i int) int { return len(h[i].Matches) }
+
+func (h httpRules) read(
+	r ruleReader, field string, i int,
+) (rule *gatewayv1.HTTPRouteRule, paths []joinapi.IngressPath, wrong problem) {
+	paths, wrong = matchesOf(r, field, h[i].Matches, r.match)
+	return &h[i], paths, wrong
+}
+
 // compile reads the rules of a route.
-func (r *resolver) compile(object *gatewayv1.HTTPRoute) *compiled {
-	c := &compiled{whole: wholeOf(object)}
+func (r ruleReader) compile(t *route) *compiled {
+	c := &compiled{whole: wholeOf(t)}
 	if c.whole.is() {
 		return c
 	}
-	rules := object.Spec.Rules
-	if len(rules) == 0 { // the default of the CRD
-		rules = make([]gatewayv1.HTTPRouteRule, 1)
+	if t.kind == KindHTTP && t.rules.count() == 0 { // the default of the CRD
+		t.rules = make(httpRules, 1)
 	}
-	for i := range rules {
+	for i := range t.rules.count() {
 		if r.over() {
 			break
 		}
-		r.rule(object, c, i, &rules[i])
+		r.rule(t, c, i)
 	}
 	return c
 }
 
 // wholeOf says what is wrong with a route as a whole.
-func wholeOf(object *gatewayv1.HTTPRoute) problem {
+func wholeOf(t *route) problem {
 	const reason = gatewayv1.RouteReasonUnsupportedValue
-	if len(object.Spec.Hostnames) > mostHostnames {
+	if len(t.hostnames) > mostHostnames {
 		return problemf(reason, "spec.hostnames has more than %d entries", mostHostnames)
 	}
-	for i, hostname := range object.Spec.Hostnames {
+	for i, hostname := range t.hostnames {
 		if !isHost(string(hostname)) {
 			return problemf(reason, "spec.hostnames[%d]: %s is not a DNS name in lower case", i, quote(hostname))
 		}
 	}
-	if len(object.Spec.Rules) > mostRulesOfRoute {
+	if t.rules.count() > mostRulesOfRoute {
 		return problemf(reason, "spec.rules has more than %d entries", mostRulesOfRoute)
 	}
 	matches := 0
-	for i := range object.Spec.Rules {
-		matches += len(object.Spec.Rules[i].Matches)
+	for i := range t.rules.count() {
+		matches += t.rules.matches(i)
 	}
 	if matches > mostAllMatches {
 		return problemf(reason, "spec.rules have more than %d matches together", mostAllMatches)
@@ -100,13 +122,13 @@ func wholeOf(object *gatewayv1.HTTPRoute) problem {
 }
 
 // rule reads one rule. If it cannot be done, what it matches is answered with 500, so that no other rule gets it.
-func (r *resolver) rule(object *gatewayv1.HTTPRoute, c *compiled, i int, rule *gatewayv1.HTTPRouteRule) {
+func (r ruleReader) rule(t *route, c *compiled, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
-	paths, wrong := r.matches(field, rule)
+	rule, paths, wrong := t.rules.read(r, field, i)
 	filters, p := r.filters(field, rule.Filters, placeRule)
 	wrong = wrong.or(p)
 	wrong = wrong.or(suits(field, paths, filters))
-	to, p := r.targets(object, c, field, rule, filters)
+	to, p := r.targets(t, c, field, rule, filters)
 	wrong = wrong.or(p)
 	timeout, backendTimeout, p := timeouts(field, rule.Timeouts)
 	wrong = wrong.or(p)

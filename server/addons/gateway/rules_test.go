@@ -186,13 +186,13 @@ func TestGrantsForCertificates(t *testing.T) {
 		grant string
 		want  []string
 	}{
-		"granted": {grantOf("Gateway", "default", "Secret", "far"), []string{"https 1 1"}},
+		"granted": {grantOf("Gateway", "default", "Secret", "far"), []string{"https 2 1"}},
 		"to routes": {grantOf("HTTPRoute", "default", "Secret", "far"),
-			[]string{"https 1 1 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
+			[]string{"https 2 1 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
 		"for Services": {grantOf("Gateway", "default", "Service", "far"),
-			[]string{"https 1 1 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
+			[]string{"https 2 1 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
 		"of another tenant": {grantOf("Gateway", "default.t1", "Secret", "far"),
-			[]string{"https 1 1 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
+			[]string{"https 2 1 Programmed=False/Invalid ResolvedRefs=False/RefNotPermitted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, "t1", gwOf(listener), routeYAML("hostnames: [a.x], "+toWeb), c.grant)

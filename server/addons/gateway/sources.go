@@ -24,7 +24,7 @@ type sources struct {
 }
 
 // sourcesOf finds the namespaces whose routes a listener takes, and says what is wrong with them.
-func (r *resolver) sourcesOf(l *listener) problem {
+func (r gatewayReader) sourcesOf(l *listener) problem {
 	l.sources.from = gatewayv1.NamespacesFromSame
 	a := l.spec.AllowedRoutes
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -44,7 +44,7 @@ func (r *resolver) sourcesOf(l *listener) problem {
 	return problem{}
 }
 
-func (r *resolver) selectorOf(s *sources, of *metav1.LabelSelector) problem {
+func (r gatewayReader) selectorOf(s *sources, of *metav1.LabelSelector) problem {
 	s.selector, s.seen = labels.Nothing(), map[string]bool{}
 	if of == nil {
 		return unsupported("allowedRoutes.namespaces has no selector")
@@ -77,9 +77,9 @@ func badSelector(err error) problem {
 	return unsupported("allowedRoutes.namespaces.selector: %s", clip(err.Error(), mostMessage/2))
 }
 
-// takes reports whether a listener takes routes of a namespace.
-func (r *resolver) takes(g *gateway, l *listener, namespace string) bool {
-	if len(l.kinds) == 0 {
+// takes reports whether a listener takes routes of a kind and a namespace.
+func (r gatewayReader) takes(g *gateway, l *listener, kind, namespace string) bool {
+	if !l.takesKind(kind) {
 		return false
 	}
 	s := &l.sources

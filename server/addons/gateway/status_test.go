@@ -18,17 +18,23 @@ func (w *world) feed(r *Result) {
 		}
 	}
 	for _, route := range w.routes {
-		var others []gatewayv1.RouteParentStatus
-		for _, p := range route.Status.Parents {
-			if p.ControllerName != ControllerName {
-				others = append(others, p)
-			}
-		}
-		for _, p := range r.Routes[nameOf(route)] {
-			others = append(others, *p.DeepCopy())
-		}
-		route.Status.Parents = others
+		route.Status.Parents = fed(route.Status.Parents, r.Routes[nameOf(route)])
 	}
+	for _, route := range w.grpc {
+		route.Status.Parents = fed(route.Status.Parents, r.GRPCRoutes[nameOf(route)])
+	}
+}
+
+func fed(present, ours []gatewayv1.RouteParentStatus) (out []gatewayv1.RouteParentStatus) {
+	for _, p := range present {
+		if p.ControllerName != ControllerName {
+			out = append(out, p)
+		}
+	}
+	for _, p := range ours {
+		out = append(out, *p.DeepCopy())
+	}
+	return out
 }
 
 func timesOf(list []metav1.Condition) (out []string) {
@@ -84,7 +90,7 @@ func TestConditionsThatEnd(t *testing.T) {
 	if got := w.parentsOf(r, "r")[0]; got != "" {
 		t.Errorf("the route has %q", got)
 	}
-	if got := listenersText(r.Gateways[w.name("gw")]); !slices.Equal(got, []string{"https 1 1"}) {
+	if got := listenersText(r.Gateways[w.name("gw")]); !slices.Equal(got, []string{"https 2 1"}) {
 		t.Errorf("the listeners are %q", got)
 	}
 }

@@ -25,6 +25,7 @@ type world struct {
 	tenant     string
 	gateways   []*gatewayv1.Gateway
 	routes     []*gatewayv1.HTTPRoute
+	grpc       []*gatewayv1.GRPCRoute
 	grants     []*gatewayv1.ReferenceGrant
 	services   map[string]*corev1.Service
 	secrets    map[string]bool
@@ -111,6 +112,11 @@ func (w *world) add(t *testing.T, age int, document string) {
 		decode(o)
 		place(&o.ObjectMeta)
 		w.routes = append(w.routes, o)
+	case "GRPCRoute":
+		o := &gatewayv1.GRPCRoute{}
+		decode(o)
+		place(&o.ObjectMeta)
+		w.grpc = append(w.grpc, o)
 	case "ReferenceGrant":
 		o := &gatewayv1.ReferenceGrant{}
 		decode(o)
@@ -137,8 +143,8 @@ func (w *world) view() View {
 		return namespace + "/" + name
 	}
 	return View{
-		Tenant: w.tenant, Gateways: w.gateways, Routes: w.routes, Grants: w.grants, Addresses: w.addresses,
-		Now:  metav1.NewTime(w.now),
+		Tenant: w.tenant, Gateways: w.gateways, Routes: w.routes, GRPCRoutes: w.grpc, Grants: w.grants,
+		Addresses: w.addresses, Now: metav1.NewTime(w.now),
 		Ours: func(class string) bool { return class == ClassName },
 		Labels: func(namespace string) (map[string]string, bool) {
 			labels, found := w.namespaces[namespace]
@@ -214,13 +220,15 @@ func (w *world) wrong(r *Result) (wrong []string) {
 			said(name.String(), status.Listeners[i].Conditions)
 		}
 	}
-	for name, parents := range r.Routes {
-		inside(name.Namespace)
-		if len(parents) > mostParents {
-			wrong = append(wrong, name.String()+" has too many parents")
-		}
-		for i := range parents {
-			said(name.String(), parents[i].Conditions)
+	for _, routes := range []map[types.NamespacedName][]gatewayv1.RouteParentStatus{r.Routes, r.GRPCRoutes} {
+		for name, parents := range routes {
+			inside(name.Namespace)
+			if len(parents) > mostParents {
+				wrong = append(wrong, name.String()+" has too many parents")
+			}
+			for i := range parents {
+				said(name.String(), parents[i].Conditions)
+			}
 		}
 	}
 	return wrong

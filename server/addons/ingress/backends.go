@@ -120,6 +120,15 @@ func declaredProtocol(port *corev1.ServicePort) string {
 	return protocolOf(port)
 }
 
+// http2Protocol is what the endpoints of a port speak that is sent HTTP/2: it is without TLS, unless appProtocol says
+// that it is with it.
+func http2Protocol(port *corev1.ServicePort) string {
+	if declaredProtocol(port) == joinapi.ProtocolHTTPS {
+		return joinapi.ProtocolHTTPS
+	}
+	return joinapi.ProtocolH2C
+}
+
 // readSlice is what is read of a slice once, whatever ports of it are asked for.
 type readSlice struct {
 	ports         map[string]uint16

@@ -98,7 +98,7 @@ func TestAWildcardKeepsNewNamesBelowIt(t *testing.T) {
 	w.settle(t, &clock, "t1")
 	w.policy.set("t1", []string{"*.x", "y"}) // as before, but for the claim
 	for _, c := range []struct{ tenant, host, from string }{
-		{"t1", "a.x", ""}, {"t2", "a.x", "t1"}, {"t2", "b.a.x", ""}, {"t2", "x", ""}, {"t3", "named.x", ""},
+		{"t1", "a.x", ""}, {"t2", "a.x", "t1"}, {"t2", "b.a.x", "t1"}, {"t2", "x", ""}, {"t3", "named.x", ""},
 		{"t3", "other.x", "t1"}, {space.System, "a.x", "t1"}, {"t2", "*.x", "t1"}, {"t2", "*.y", ""},
 		{"t2", anyHost, ""},
 	} {

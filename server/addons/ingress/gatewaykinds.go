@@ -25,15 +25,17 @@ const (
 	resourceGateways = "gateways"
 	resourceRoutes   = "httproutes"
 	resourceGrants   = "referencegrants"
+	// resourceGRPCRoutes is served if it is there, and the others do without.
+	resourceGRPCRoutes = "grpcroutes"
 )
 
 // gatewayVersions are the versions that are read, the better one first.
 func gatewayVersions() map[string][]string {
 	return map[string][]string{resourceClasses: {"v1"}, resourceGateways: {"v1"}, resourceRoutes: {"v1"},
-		resourceGrants: {"v1", "v1beta1"}}
+		resourceGrants: {"v1", "v1beta1"}, resourceGRPCRoutes: {"v1"}}
 }
 
-// gatewayAPI is the version in which each resource is served; nil unless all of them are.
+// gatewayAPI is the version in which each resource is served; nil unless all of them are that must be.
 type gatewayAPI map[string]string
 
 func (a gatewayAPI) resource(name string) schema.GroupVersionResource {
@@ -51,8 +53,10 @@ type kindsWatch struct {
 func (w *kindsWatch) current() (gatewayAPI, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.serves) < len(gatewayVersions()) {
-		return nil, w.changed
+	for resource := range gatewayVersions() {
+		if resource != resourceGRPCRoutes && w.serves[resource] == "" {
+			return nil, w.changed
+		}
 	}
 	return maps.Clone(w.serves), w.changed
 }
@@ -84,7 +88,8 @@ func watchKinds(ctx context.Context, client dynamic.Interface, running *sync.Wai
 				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField,
 					resource+"."+gatewayv1.GroupName).String()
 			}).Informer()
-		if err := informer.SetTransform(func(obj any) (any, error) { return trimCRD(obj, versions), nil }); err != nil {
+		err := informer.SetTransform(func(obj any) (any, error) { return trimCRD(obj, versions), nil })
+		if err != nil {
 			return nil, false, err
 		}
 		see := func(obj any) {
@@ -181,10 +186,20 @@ func newGatewayInformers(client dynamic.Interface, api gatewayAPI, pool *interni
 			to.Spec.ControllerName, to.Spec.ParametersRef = from.Spec.ControllerName, from.Spec.ParametersRef
 			to.Status = from.Status
 		}),
-		resourceGateways: readAs(pool, func(from, to *gatewayv1.Gateway) { to.Spec, to.Status = from.Spec, from.Status }),
-		resourceRoutes:   readAs(pool, func(from, to *gatewayv1.HTTPRoute) { to.Spec, to.Status = from.Spec, from.Status }),
-		resourceGrants:   readAs(pool, func(from, to *gatewayv1.ReferenceGrant) { to.Spec = from.Spec }),
+		resourceGateways: readAs(pool, func(from, to *gatewayv1.Gateway) {
+			to.Spec, to.Status = from.Spec, from.Status
+		}),
+		resourceRoutes: readAs(pool, func(from, to *gatewayv1.HTTPRoute) {
+			to.Spec, to.Status = from.Spec, from.Status
+		}),
+		resourceGrants: readAs(pool, func(from, to *gatewayv1.ReferenceGrant) { to.Spec = from.Spec }),
+		resourceGRPCRoutes: readAs(pool, func(from, to *gatewayv1.GRPCRoute) {
+			to.Spec, to.Status = from.Spec, from.Status
+		}),
 	} {
+		if api[resource] == "" {
+			continue
+		}
 		informer := dynamicinformer.NewFilteredDynamicInformer(client, api.resource(resource), "", 0,
 			cache.Indexers{}, nil).Informer()
 		if err := informer.SetTransform(transform); err != nil {

@@ -42,6 +42,13 @@ func (w writer) takeBackGateways(ctx context.Context, objects dynamic.Interface)
 		return err
 	}
 	errs := []error{}
+	routeBack := func(route *unstructured.Unstructured) map[string]any {
+		parents, left := parentsOfOthers(route)
+		if !left {
+			return nil
+		}
+		return map[string]any{"parents": parents}
+	}
 	for resource, back := range map[string]func(*unstructured.Unstructured) map[string]any{
 		resourceGateways: func(gw *unstructured.Unstructured) map[string]any {
 			class, _, _ := unstructured.NestedString(gw.Object, "spec", "gatewayClassName")
@@ -50,13 +57,8 @@ func (w writer) takeBackGateways(ctx context.Context, objects dynamic.Interface)
 			}
 			return map[string]any{"addresses": nil, "listeners": nil, "conditions": waiting()}
 		},
-		resourceRoutes: func(route *unstructured.Unstructured) map[string]any {
-			parents, left := parentsOfOthers(route)
-			if !left {
-				return nil
-			}
-			return map[string]any{"parents": parents}
-		},
+		resourceRoutes:     routeBack,
+		resourceGRPCRoutes: routeBack,
 	} {
 		items, err := all(resource)
 		errs = append(errs, err)

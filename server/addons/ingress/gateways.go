@@ -1,7 +1,9 @@
 package ingress
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +24,10 @@ type gateways struct {
 
 // gatewayContents is what one space has, by namespace and name.
 type gatewayContents struct {
-	gateways map[string]*gatewayv1.Gateway
-	routes   map[string]*gatewayv1.HTTPRoute
-	grants   map[string]*gatewayv1.ReferenceGrant
+	gateways   map[string]*gatewayv1.Gateway
+	routes     map[string]*gatewayv1.HTTPRoute
+	grpcRoutes map[string]*gatewayv1.GRPCRoute
+	grants     map[string]*gatewayv1.ReferenceGrant
 }
 
 func newGateways(api gatewayAPI) gateways {
@@ -36,7 +39,7 @@ func (g *gateways) of(tenant string) *gatewayContents {
 	out := g.spaces[tenant]
 	if out == nil {
 		out = &gatewayContents{map[string]*gatewayv1.Gateway{}, map[string]*gatewayv1.HTTPRoute{},
-			map[string]*gatewayv1.ReferenceGrant{}}
+			map[string]*gatewayv1.GRPCRoute{}, map[string]*gatewayv1.ReferenceGrant{}}
 		g.spaces[tenant] = out
 	}
 	return out
@@ -44,7 +47,8 @@ func (g *gateways) of(tenant string) *gatewayContents {
 
 // tidy forgets a space that has nothing.
 func (g *gateways) tidy(tenant string) {
-	if of := g.spaces[tenant]; of != nil && len(of.gateways)+len(of.routes)+len(of.grants) == 0 {
+	of := g.spaces[tenant]
+	if of != nil && len(of.gateways)+len(of.routes)+len(of.grpcRoutes)+len(of.grants) == 0 {
 		delete(g.spaces, tenant)
 	}
 }
@@ -88,15 +92,10 @@ func (g *gateways) view(tenant string) (out routes) {
 	if of == nil {
 		return out
 	}
-	for _, one := range of.gateways {
-		out.gateways = append(out.gateways, one)
-	}
-	for _, one := range of.routes {
-		out.routes = append(out.routes, one)
-	}
-	for _, one := range of.grants {
-		out.grants = append(out.grants, one)
-	}
+	out.gateways = slices.Collect(maps.Values(of.gateways))
+	out.routes = slices.Collect(maps.Values(of.routes))
+	out.grpcRoutes = slices.Collect(maps.Values(of.grpcRoutes))
+	out.grants = slices.Collect(maps.Values(of.grants))
 	return out
 }
 
@@ -121,7 +120,7 @@ func (c observer) observeRoutes(f *restFactories) (synced []cache.InformerSynced
 	if f.gateways == nil {
 		return nil, nil
 	}
-	for _, add := range []func() (cache.InformerSynced, error){
+	adds := []func() (cache.InformerSynced, error){
 		func() (cache.InformerSynced, error) {
 			return observe(c.Controller, f.gateways[resourceRoutes], c.seeRoute)
 		},
@@ -131,7 +130,13 @@ func (c observer) observeRoutes(f *restFactories) (synced []cache.InformerSynced
 		func() (cache.InformerSynced, error) {
 			return observe(c.Controller, f.all.Core().V1().Namespaces().Informer(), c.seeNamespace)
 		},
-	} {
+	}
+	if routes := f.gateways[resourceGRPCRoutes]; routes != nil {
+		adds = append(adds, func() (cache.InformerSynced, error) {
+			return observe(c.Controller, routes, c.seeGRPCRoute)
+		})
+	}
+	for _, add := range adds {
 		one, err := add()
 		if err != nil {
 			return nil, err
@@ -208,6 +213,13 @@ func (c observer) seeGateway(gw *gatewayv1.Gateway, deleted bool) {
 func (c observer) seeRoute(route *gatewayv1.HTTPRoute, deleted bool) {
 	see(c, func(of *gatewayContents) map[string]*gatewayv1.HTTPRoute { return of.routes }, route, deleted,
 		func(a, b *gatewayv1.HTTPRoute) bool {
+			return a.Generation == b.Generation && reflect.DeepEqual(a.Spec, b.Spec)
+		})
+}
+
+func (c observer) seeGRPCRoute(route *gatewayv1.GRPCRoute, deleted bool) {
+	see(c, func(of *gatewayContents) map[string]*gatewayv1.GRPCRoute { return of.grpcRoutes }, route, deleted,
+		func(a, b *gatewayv1.GRPCRoute) bool {
 			return a.Generation == b.Generation && reflect.DeepEqual(a.Spec, b.Spec)
 		})
 }

@@ -26,7 +26,7 @@ type gatewayWorld struct {
 
 func newGatewayWorld(t *testing.T, objects ...runtime.Object) *gatewayWorld {
 	lists := map[schema.GroupVersionResource]string{
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+		crdGVR(): "CustomResourceDefinitionList",
 	}
 	for resource, kind := range gatewayKindNames() {
 		lists[gatewayGVR(resource)] = kind + "List"
@@ -37,7 +37,7 @@ func newGatewayWorld(t *testing.T, objects ...runtime.Object) *gatewayWorld {
 
 func gatewayKindNames() map[string]string {
 	return map[string]string{resourceClasses: "GatewayClass", resourceGateways: "Gateway", resourceRoutes: "HTTPRoute",
-		resourceGrants: "ReferenceGrant"}
+		resourceGrants: "ReferenceGrant", resourceGRPCRoutes: "GRPCRoute"}
 }
 
 func gatewayGVR(resource string) schema.GroupVersionResource {
@@ -49,14 +49,19 @@ func crdGVR() schema.GroupVersionResource {
 		Resource: "customresourcedefinitions"}
 }
 
-// install makes the CRDs.
+// install makes the CRDs that must be there.
 func (w *gatewayWorld) install() {
 	w.t.Helper()
-	for resource := range gatewayKindNames() {
-		w.make(crdGVR(), "", "metadata: {name: "+resource+".gateway.networking.k8s.io}\n"+
-			"spec: {versions: [{name: v1, served: true}]}\n"+
-			"status: {conditions: [{type: Established, status: 'True'}]}")
+	for _, resource := range []string{resourceClasses, resourceGateways, resourceRoutes, resourceGrants} {
+		w.installOne(resource)
 	}
+}
+
+func (w *gatewayWorld) installOne(resource string) {
+	w.t.Helper()
+	w.make(crdGVR(), "", "metadata: {name: "+resource+".gateway.networking.k8s.io}\n"+
+		"spec: {versions: [{name: v1, served: true}]}\n"+
+		"status: {conditions: [{type: Established, status: 'True'}]}")
 }
 
 func (w *gatewayWorld) make(gvr schema.GroupVersionResource, namespace, text string) {
@@ -80,7 +85,8 @@ func (w *gatewayWorld) make(gvr schema.GroupVersionResource, namespace, text str
 
 func (w *gatewayWorld) remove(gvr schema.GroupVersionResource, namespace, name string) {
 	w.t.Helper()
-	if err := w.objects.Resource(gvr).Namespace(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := w.objects.Resource(gvr).Namespace(namespace).
+		Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -103,7 +109,8 @@ func (w *gatewayWorld) route(namespace, name, gateway, host string) {
 // said are the conditions of an object: of a route those of its first parent, of a Gateway its own.
 func (w *gatewayWorld) said(resource, namespace, name string) string {
 	w.t.Helper()
-	of, err := w.objects.Resource(gatewayGVR(resource)).Namespace(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	of, err := w.objects.Resource(gatewayGVR(resource)).Namespace(namespace).
+		Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -217,7 +224,8 @@ func TestHostsOfRoutesAreOfOneSpace(t *testing.T) {
 func TestObjectsOfAnotherSchemaSayNothing(t *testing.T) {
 	w := newGatewayWorld(t, node("n1", nil, "192.0.2.1"), svc("default.t1/web", "http:80"))
 	w.install()
-	for _, resource := range []string{resourceGateways, resourceRoutes, resourceGrants} {
+	w.installOne(resourceGRPCRoutes)
+	for _, resource := range []string{resourceGateways, resourceRoutes, resourceGrants, resourceGRPCRoutes} {
 		w.make(gatewayGVR(resource), "default.t2", "metadata: {name: odd}\nspec: some text\nstatus: [1, 2]")
 	}
 	w.make(gatewayGVR(resourceClasses), "", "metadata: {name: odd.t2.tenant}\nspec: [{a: 1}]")
@@ -258,11 +266,14 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 	w := newGatewayWorld(t)
 	w.make(gatewayGVR(resourceClasses), "", "metadata: {name: a4s}\nspec: {controllerName: a4s.io/gateway}")
 	w.make(gatewayGVR(resourceClasses), "", "metadata: {name: other}\nspec: {controllerName: example.com/other}")
-	status := "\nstatus: {addresses: [{value: 192.0.2.1}], conditions: [{type: Programmed, status: 'True', reason: x}]}"
+	status := "\nstatus: {addresses: [{value: 192.0.2.1}], " +
+		"conditions: [{type: Programmed, status: 'True', reason: x}]}"
 	w.make(gatewayGVR(resourceGateways), "default.t1", "metadata: {name: mine}\nspec: {gatewayClassName: a4s}"+status)
 	w.make(gatewayGVR(resourceGateways), "default", "metadata: {name: other}\nspec: {gatewayClassName: other}"+status)
-	w.make(gatewayGVR(resourceRoutes), "default", "metadata: {name: both}\nspec: {}\n"+
-		"status: {parents: [{controllerName: a4s.io/gateway}, {controllerName: example.com/other}]}")
+	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes} {
+		w.make(gatewayGVR(resource), "default", "metadata: {name: both}\nspec: {}\n"+
+			"status: {parents: [{controllerName: a4s.io/gateway}, {controllerName: example.com/other}]}")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := Removal(Options{Client: w.cluster, Objects: w.objects}).Run(ctx, cancel); err != nil {
 		t.Fatal(err)
@@ -274,13 +285,15 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 	if got := w.said(resourceGateways, "default", "other"); got != "Programmed=True:x" {
 		t.Errorf("the Gateway of another class says %s", got)
 	}
-	route, err := w.objects.Resource(gatewayGVR(resourceRoutes)).Namespace("default").Get(t.Context(), "both",
-		metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents"); len(parents) != 1 {
-		t.Errorf("the route has the parents %v", parents)
+	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes} {
+		route, err := w.objects.Resource(gatewayGVR(resource)).Namespace("default").Get(t.Context(), "both",
+			metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents"); len(parents) != 1 {
+			t.Errorf("the route of %s has the parents %v", resource, parents)
+		}
 	}
 	classes, err := w.objects.Resource(gatewayGVR(resourceClasses)).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(classes.Items) != 1 || classes.Items[0].GetName() != "other" {

@@ -22,10 +22,11 @@ import (
 
 // gatewayObjects are those of a space whose status is written.
 type gatewayObjects struct {
-	api      gatewayAPI
-	classes  []*gatewayv1.GatewayClass
-	gateways []*gatewayv1.Gateway
-	routes   []*gatewayv1.HTTPRoute
+	api        gatewayAPI
+	classes    []*gatewayv1.GatewayClass
+	gateways   []*gatewayv1.Gateway
+	routes     []*gatewayv1.HTTPRoute
+	grpcRoutes []*gatewayv1.GRPCRoute
 }
 
 // objects are those of a space.
@@ -41,6 +42,7 @@ func (g *gateways) objects(tenant string) gatewayObjects {
 	if of := g.spaces[tenant]; of != nil {
 		out.gateways = slices.Collect(maps.Values(of.gateways))
 		out.routes = slices.Collect(maps.Values(of.routes))
+		out.grpcRoutes = slices.Collect(maps.Values(of.grpcRoutes))
 	}
 	return out
 }
@@ -86,8 +88,13 @@ func (l *Leader) gatewayStatus(ctx context.Context, tenant string, of gatewayObj
 	}
 	for _, route := range of.routes {
 		now := route.Status
-		now.Parents = r.parents(route)
+		now.Parents = r.parents(gateway.KindHTTP, route, route.Status.Parents)
 		errs = append(errs, l.patchStatus(ctx, of.api, resourceRoutes, route, route.Status, now))
+	}
+	for _, route := range of.grpcRoutes {
+		now := route.Status
+		now.Parents = r.parents(gateway.KindGRPC, route, route.Status.Parents)
+		errs = append(errs, l.patchStatus(ctx, of.api, resourceGRPCRoutes, route, route.Status, now))
 	}
 	return errors.Join(errs...)
 }
@@ -113,9 +120,11 @@ func (r *result) gatewayStatus(gw *gatewayv1.Gateway) *gatewayv1.GatewayStatus {
 }
 
 // parents are those of a route: what other controllers wrote, and what is known here.
-func (r *result) parents(route *gatewayv1.HTTPRoute) []gatewayv1.RouteParentStatus {
+func (r *result) parents(
+	kind string, route metav1.Object, written []gatewayv1.RouteParentStatus,
+) []gatewayv1.RouteParentStatus {
 	out := []gatewayv1.RouteParentStatus{}
-	for _, parent := range route.Status.Parents {
+	for _, parent := range written {
 		if parent.ControllerName != gateway.ControllerName {
 			out = append(out, parent)
 		}
@@ -123,14 +132,18 @@ func (r *result) parents(route *gatewayv1.HTTPRoute) []gatewayv1.RouteParentStat
 	if r.gateway == nil {
 		return out
 	}
-	name := types.NamespacedName{Namespace: route.Namespace, Name: route.Name}
-	problems := r.problems[routeSource(name).key]
-	for _, parent := range r.gateway.Routes[name] {
+	name := types.NamespacedName{Namespace: route.GetNamespace(), Name: route.GetName()}
+	known := r.gateway.Routes[name]
+	if kind == gateway.KindGRPC {
+		known = r.gateway.GRPCRoutes[name]
+	}
+	problems := r.problems[routeSource(kind, name).key]
+	for _, parent := range known {
 		if len(problems) > 0 { // what the space has of everything together
 			parent = *parent.DeepCopy()
 			meta.SetStatusCondition(&parent.Conditions, metav1.Condition{
 				Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionFalse,
-				Reason: problems[0].reason, Message: problems[0].message, ObservedGeneration: route.Generation})
+				Reason: problems[0].reason, Message: problems[0].message, ObservedGeneration: route.GetGeneration()})
 		}
 		out = append(out, parent)
 	}

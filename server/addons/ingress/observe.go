@@ -36,7 +36,7 @@ func (f *restFactories) each(do func(informers.SharedInformerFactory)) {
 
 func (f *restFactories) start(ctx context.Context) {
 	f.each(func(one informers.SharedInformerFactory) { one.StartWithContext(ctx) })
-	f.startGateways(ctx, resourceRoutes, resourceGrants)
+	f.startGateways(ctx, resourceRoutes, resourceGRPCRoutes, resourceGrants)
 }
 
 // startGateways runs the informers of some resources of the Gateway API.

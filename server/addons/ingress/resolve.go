@@ -65,7 +65,7 @@ type view struct {
 // problem is what an Ingress does not get, and why.
 type problem struct{ reason, message string }
 
-// source is an Ingress or an HTTPRoute.
+// source is an Ingress or a route.
 type source struct{ key, namespace string }
 
 func sourceOf(ingress *networkingv1.Ingress) source {
@@ -82,7 +82,7 @@ type result struct {
 	// served are the sources of which nodes take requests, by key.
 	served   map[string]bool
 	problems map[string][]problem
-	// gateway is what its Gateways and HTTPRoutes come to, nil without.
+	// gateway is what its Gateways and routes come to, nil without.
 	gateway *gateway.Result
 	// uses are the Services and Secrets that it depends on, whether they are there or not.
 	uses map[object]bool

@@ -17,27 +17,29 @@ import (
 
 // routes is what a space has of the Gateway API.
 type routes struct {
-	gateways []*gatewayv1.Gateway
-	routes   []*gatewayv1.HTTPRoute
-	grants   []*gatewayv1.ReferenceGrant
-	ours     func(class string) bool
-	labels   func(namespace string) (map[string]string, bool)
+	gateways   []*gatewayv1.Gateway
+	routes     []*gatewayv1.HTTPRoute
+	grpcRoutes []*gatewayv1.GRPCRoute
+	grants     []*gatewayv1.ReferenceGrant
+	ours       func(class string) bool
+	labels     func(namespace string) (map[string]string, bool)
 	// addresses are those at which requests are taken.
 	addresses []string
 }
 
-func routeSource(route types.NamespacedName) source {
-	return source{"HTTPRoute " + route.String(), route.Namespace}
+func routeSource(kind string, route types.NamespacedName) source {
+	return source{kind + " " + route.String(), route.Namespace}
 }
 
-// ofRoutes are the HTTPRoutes of the space, in the words of its Gateways.
+// ofRoutes are the HTTPRoutes and GRPCRoutes of the space, in the words of its Gateways.
 func (r *resolver) ofRoutes() (out []part) {
 	if len(r.routes.gateways) == 0 {
 		return nil
 	}
 	r.gateway = gateway.Resolve(gateway.View{
 		Tenant: r.tenant, Ours: r.routes.ours, Gateways: r.routes.gateways, Routes: r.routes.routes,
-		Grants: r.routes.grants, Labels: r.routes.labels, Addresses: r.routes.addresses, Now: metav1.Now(),
+		GRPCRoutes: r.routes.grpcRoutes, Grants: r.routes.grants, Labels: r.routes.labels,
+		Addresses: r.routes.addresses, Now: metav1.Now(),
 		Service: func(namespace, name string) *corev1.Service {
 			r.uses[object{kindService, namespace, name}] = true
 			return r.service(namespace, name)
@@ -48,15 +50,19 @@ func (r *resolver) ofRoutes() (out []part) {
 			return got.reason, got.message
 		},
 	})
-	rules := map[types.NamespacedName][]*gateway.Rule{}
+	type named struct {
+		kind  string
+		route types.NamespacedName
+	}
+	rules := map[named][]*gateway.Rule{}
 	for i := range r.gateway.Rules {
 		rule := &r.gateway.Rules[i]
-		if rules[rule.Route] == nil {
-			out = append(out, part{rule.Created.Time, routeSource(rule.Route).key, func() {
-				r.route(rule.Route, rules[rule.Route])
-			}})
+		of := named{rule.Kind, rule.Route}
+		if rules[of] == nil {
+			from := routeSource(rule.Kind, rule.Route)
+			out = append(out, part{rule.Created.Time, from.key, func() { r.route(from, rules[of]) }})
 		}
-		rules[rule.Route] = append(rules[rule.Route], rule)
+		rules[of] = append(rules[of], rule)
 	}
 	return out
 }
@@ -73,8 +79,8 @@ func (r *resolver) usable(namespace, name string) string {
 }
 
 // route has requests go where a route says.
-func (r *resolver) route(name types.NamespacedName, rules []*gateway.Rule) {
-	from, waits := routeSource(name), false
+func (r *resolver) route(from source, rules []*gateway.Rule) {
+	waits := false
 	slices.SortStableFunc(rules, func(a, b *gateway.Rule) int { return a.Index - b.Index })
 	for _, rule := range rules {
 		got := r.ask(rule.Host)
@@ -92,16 +98,28 @@ func (r *resolver) route(name types.NamespacedName, rules []*gateway.Rule) {
 	}
 }
 
-// split has requests go to the targets of a rule.
+// split has requests go to the targets of a rule. Those of gRPC that have none go to a backend without endpoints, as
+// clients make UNAVAILABLE of its 503, and of a 500 they make UNKNOWN.
 func (r *resolver) split(from source, rule *gateway.Rule, p *joinapi.IngressPath) {
+	grpc, weighted := rule.Kind == gateway.KindGRPC, false
 	for i := range rule.To {
 		to := &rule.To[i]
 		one := joinapi.IngressPart{Weight: to.Weight, Filters: to.Filters}
-		if !to.Broken {
-			one.Backend, _ = r.backend(from, to.Namespace, to.Service,
-				networkingv1.ServiceBackendPort{Number: to.Port}, declaredProtocol) // the route's status says why
+		speaks := declaredProtocol
+		if to.HTTP2 {
+			speaks = http2Protocol
 		}
-		p.Split = append(p.Split, one)
+		switch {
+		case !to.Broken:
+			one.Backend, _ = r.backend(from, to.Namespace, to.Service,
+				networkingv1.ServiceBackendPort{Number: to.Port}, speaks) // the route's status says why
+		case grpc:
+			one.Backend = r.empty(from.namespace + "/:")
+		}
+		p.Split, weighted = append(p.Split, one), weighted || to.Weight > 0
+	}
+	if grpc && !weighted {
+		p.Backend, p.Split = r.empty(from.namespace+"/:"), nil
 	}
 }
 
