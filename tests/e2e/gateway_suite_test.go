@@ -29,7 +29,8 @@ func gatewayFeatures() []string {
 		"HTTPRoutePortRedirect", "HTTPRouteSchemeRedirect", "HTTPRoutePathRedirect", "HTTPRouteHostRewrite",
 		"HTTPRoutePathRewrite", "HTTPRouteRequestTimeout", "HTTPRouteBackendTimeout", "HTTPRouteParentRefPort",
 		"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteNamedRouteRule",
-		"HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode"}
+		"HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
+		"GRPCRoute", "GRPCRouteNamedRouteRule"}
 }
 
 // gatewayFailures are the tests of the suite that cannot pass, and why. One that passes is no longer to be here.
@@ -123,7 +124,7 @@ func (c *cluster) startGatewaySuite(t *testing.T, outside *hosts.Host, dir strin
 		t.Fatal(err)
 	}
 	args := []string{"KUBECONFIG=" + access, filepath.Join(dir, "conformance.test"), "-test.v", "-test.timeout=0",
-		"-test.run=^TestConformance$", "-gateway-class=a4s", "-conformance-profiles=GATEWAY-HTTP",
+		"-test.run=^TestConformance$", "-gateway-class=a4s", "-conformance-profiles=GATEWAY-HTTP,GATEWAY-GRPC",
 		"-supported-features=" + strings.Join(gatewayFeatures(), ","),
 		"-report-output=" + filepath.Join(dir, "report.yaml"),
 		"-organization=a4s-io", "-project=a4s", "-url=https://github.com/a4s-io/a4s", "-contact=@a4s-io",
