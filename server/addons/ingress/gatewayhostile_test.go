@@ -18,8 +18,8 @@ import (
 	"github.com/a4s-io/a4s/server/addons/gateway"
 )
 
-// TestObjectsOfAnotherScopeAreNobodys: a tenant's own CRD can have the other scope. Its objects have no namespace then,
-// as if they were the system's, or have one, and are no class of this name.
+// TestObjectsOfAnotherScopeAreNobodys: a tenant's own CRD can have the other scope. Its objects have no namespace
+// then, as if they were the system's, or have one, and are no class of this name.
 func TestObjectsOfAnotherScopeAreNobodys(t *testing.T) {
 	w := newGatewayWorld(t, node("n1", nil, "192.0.2.1"), svc("default/web", "http:80"))
 	w.install()
@@ -27,11 +27,13 @@ func TestObjectsOfAnotherScopeAreNobodys(t *testing.T) {
 	w.gateway("default", "web")
 	w.route("default", "shop", "web", "shop.example.com")
 	w.await("the route is served", func() bool { return told()["host shop.example.com"] != nil })
-	w.make(gatewayGVR(resourceClasses), "default.evil", "metadata: {name: a4s}\nspec: {controllerName: example.com/none}")
+	w.make(gatewayGVR(resourceClasses), "default.evil",
+		"metadata: {name: a4s}\nspec: {controllerName: example.com/none}")
 	w.make(gatewayGVR(resourceGateways), "", "metadata: {name: own.evil.tenant}\n"+
 		"spec: {gatewayClassName: a4s, listeners: [{name: http, protocol: HTTP, port: 80}]}")
 	w.make(gatewayGVR(resourceRoutes), "", "metadata: {name: grab.evil.tenant}\n"+
-		"spec: {parentRefs: [{name: web, namespace: default}, {name: own.evil.tenant}], hostnames: [bank.example.com]}")
+		"spec: {parentRefs: [{name: web, namespace: default}, {name: own.evil.tenant}], "+
+		"hostnames: [bank.example.com]}")
 	w.route("default", "later", "web", "later.example.com")
 	w.await("a later route is served", func() bool { return told()["host later.example.com"] != nil })
 	if told()["host shop.example.com"] == nil || told()["host bank.example.com"] != nil {
@@ -92,7 +94,8 @@ func TestAClassOfATenantIsItsOwn(t *testing.T) {
 		deleted          bool
 		want             string
 	}{
-		{"own.t1.tenant", gateway.ControllerName, false, "[t1]"}, {"own.t1.tenant", gateway.ControllerName, true, "[t1]"},
+		{"own.t1.tenant", gateway.ControllerName, false, "[t1]"},
+		{"own.t1.tenant", gateway.ControllerName, true, "[t1]"},
 		{"other", "example.com/other", false, "[]"}, {"other", "example.com/other", true, "[]"},
 		{"a4s", gateway.ControllerName, false, "[t1 t2]"}, {"a4s", "example.com/other", false, "[t1 t2]"},
 	} {
@@ -108,7 +111,8 @@ func TestTheClassComesAgainWithTheCRDs(t *testing.T) {
 	w := newGatewayWorld(t, node("n1", nil, "192.0.2.1"))
 	w.start()
 	has := func() bool {
-		_, err := w.objects.Resource(gatewayGVR(resourceClasses)).Get(t.Context(), gateway.ClassName, metav1.GetOptions{})
+		_, err := w.objects.Resource(gatewayGVR(resourceClasses)).
+			Get(t.Context(), gateway.ClassName, metav1.GetOptions{})
 		return err == nil
 	}
 	w.install()

@@ -116,7 +116,9 @@ func (c observer) observeGateways(from *gatewaySource) (stop func(), err error) 
 	if from == nil {
 		return stop, nil
 	}
-	take := func(resource string, add func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error)) {
+	take := func(
+		resource string, add func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error),
+	) {
 		informer := from.informers[resource]
 		if informer == nil || err != nil {
 			return

@@ -47,9 +47,8 @@ func (s *gatewaySource) stop() {
 
 // loaded reports whether all that is there was seen.
 func (s *gatewaySource) loaded() bool {
-	return !slices.ContainsFunc(slices.Collect(maps.Values(s.informers)), func(one cache.SharedIndexInformer) bool {
-		return !one.HasSynced()
-	})
+	waits := func(one cache.SharedIndexInformer) bool { return !one.HasSynced() }
+	return !slices.ContainsFunc(slices.Collect(maps.Values(s.informers)), waits)
 }
 
 // await waits until all that is there was seen, or ctx ends.
@@ -79,8 +78,8 @@ func (c *Controller) followKinds(ctx context.Context, kinds *kindsWatch) error {
 			}
 			patient, end := context.WithTimeout(ctx, patience)
 			if !source.await(patient) && ctx.Err() == nil {
-				c.Log.Warn("The objects of the Gateway API cannot be listed; what Gateways had stays theirs, and Ingresses " +
-					"do not wait for them")
+				c.Log.Warn("The objects of the Gateway API cannot be listed; what Gateways had stays theirs, and " +
+					"Ingresses do not wait for them")
 			}
 			end()
 		}

@@ -182,12 +182,16 @@ func (r *result) parents(
 const mostParents, mostConditions = 32, 8
 
 // refuse has the entry of a parent say that the route is not accepted, since when it has done so.
-func refuse(parent *gatewayv1.RouteParentStatus, why problem, generation int64, written []gatewayv1.RouteParentStatus) {
+func refuse(
+	parent *gatewayv1.RouteParentStatus, why problem, generation int64, written []gatewayv1.RouteParentStatus,
+) {
 	now := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionFalse,
-		Reason: why.reason, Message: why.message, ObservedGeneration: generation, LastTransitionTime: metav1.Now().Rfc3339Copy()}
+		Reason: why.reason, Message: why.message, ObservedGeneration: generation,
+		LastTransitionTime: metav1.Now().Rfc3339Copy()}
 	for i := range written {
 		was := meta.FindStatusCondition(written[i].Conditions, now.Type)
-		if was != nil && was.Status == now.Status && equality.Semantic.DeepEqual(written[i].ParentRef, parent.ParentRef) {
+		if was != nil && was.Status == now.Status &&
+			equality.Semantic.DeepEqual(written[i].ParentRef, parent.ParentRef) {
 			now.LastTransitionTime = was.LastTransitionTime
 		}
 	}

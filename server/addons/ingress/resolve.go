@@ -27,8 +27,8 @@ const (
 	mostEntries   = 2000    // of spec.tls
 	mostBytes     = 8 << 20 // of certificates and keys
 	mostProblems  = 20      // that are said of an Ingress
-	// mostAlike is how many matches a request is compared with: those of one path, and of what it begins with. mostParts
-	// is how many parts paths have together: nodes keep a tree of them.
+	// mostAlike is how many matches a request is compared with: those of one path, and of what it begins with.
+	// mostParts is how many parts paths have together: nodes keep a tree of them.
 	mostAlike = 256
 	mostParts = 100000
 	// mostLooked is how many hosts are looked at, and mostWorked how many endpoints and ports of slices.
@@ -56,7 +56,8 @@ type view struct {
 	secret    func(namespace, name string) *corev1.Secret
 	// before are the certificates of the Secrets as they were last time.
 	before map[object]parsed
-	// refuse says why the space may not have a host, takenBy who has it, by which host; all are empty if it may have it.
+	// refuse says why the space may not have a host, takenBy who has it, by which host; all are empty if it may have
+	// it.
 	refuse  func(host string) string
 	takenBy func(host string) (who, by string)
 	// holds reports whether it has it.
@@ -352,8 +353,8 @@ func (r *resolver) room(from source, host string, path *joinapi.IngressPath) boo
 	for at := strings.TrimRight(path.Path, "/"); ; at = at[:strings.LastIndexByte(at, '/')] {
 		all += r.alike[host+at]
 		if all >= mostAlike {
-			r.say(from, reasonBounds, "there are more than %d matches of %s that one request is compared with; the rest "+
-				"is left out", mostAlike, spelled(host))
+			r.say(from, reasonBounds, "there are more than %d matches of %s that one request is compared with; the "+
+				"rest is left out", mostAlike, spelled(host))
 			return false
 		}
 		if !strings.Contains(at, "/") {

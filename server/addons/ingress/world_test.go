@@ -175,9 +175,10 @@ type world struct {
 
 // view is what a tenant is resolved from.
 func (w *world) view(tenant string) view {
-	v := view{tenant: tenant, refuse: func(string) string { return "" }, takenBy: func(string) (string, string) { return "", "" },
-		holds: func(string) bool { return true },
-		owns:  func(addr netip.Addr) bool { return w.owners[addr.String()] == tenant },
+	v := view{tenant: tenant, refuse: func(string) string { return "" },
+		takenBy: func(string) (string, string) { return "", "" },
+		holds:   func(string) bool { return true },
+		owns:    func(addr netip.Addr) bool { return w.owners[addr.String()] == tenant },
 		service: func(namespace, name string) *corev1.Service {
 			return named(w.services, namespace, name)
 		},
