@@ -61,7 +61,8 @@ func (s *gatewaySource) await(ctx context.Context) bool {
 	return true
 }
 
-// followKinds runs the controller, and begins anew when other kinds are served, or their objects could be listed at last.
+// followKinds runs the controller, and begins anew when other kinds are served, or their objects could be listed at
+// last.
 func (c *Controller) followKinds(ctx context.Context, kinds *kindsWatch) error {
 	var source *gatewaySource
 	defer func() { source.stop() }()
