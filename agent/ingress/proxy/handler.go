@@ -34,7 +34,12 @@ func newProxy(o Options) *proxy {
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := &answer{ResponseWriter: w, last: p.connections.scarce()}
+	answer := &answer{ResponseWriter: w, last: p.connections.scarce(), body: newRequestBody(r)}
+	defer answer.end()
+	if r.Method == http.MethodOptions && r.URL.Path == "*" { // asks for nothing of any host
+		answer.WriteHeader(http.StatusOK)
+		return
+	}
 	if status, problem := malformed(r); status != 0 {
 		http.Error(answer, problem, status)
 		return
@@ -63,7 +68,7 @@ func malformed(r *http.Request) (status int, problem string) {
 	return 0, ""
 }
 
-func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *host) {
+func (p *proxy) serve(w *answer, r *http.Request, s *snapshot, h *host) {
 	to := h.find(r)
 	if to == nil {
 		http.Error(w, "no Ingress has this path of the host", http.StatusNotFound)
@@ -92,7 +97,11 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *ho
 	x := &exchange{tenant: h.tenant, route: to, part: chosen, backend: b}
 	ctx := x.begin(w, r)
 	defer x.end()
-	p.reverse.ServeHTTP(w, r.WithContext(ctx))
+	forwarded := r.WithContext(ctx)
+	if w.body != nil {
+		forwarded.Body = w.body
+	}
+	p.reverse.ServeHTTP(w, forwarded)
 }
 
 // enter counts a request, unless there are too many. The tenant's own bound comes first: what is
@@ -123,19 +132,22 @@ func unavailable(w http.ResponseWriter, problem string) {
 	http.Error(w, problem, http.StatusServiceUnavailable)
 }
 
-// answer is a ResponseWriter that knows the status, and ends connections while they are scarce.
+// answer is a ResponseWriter that knows the status, and ends connections while they are scarce, or when what comes
+// next by them is a body that nobody read.
 type answer struct {
 	http.ResponseWriter
 	status int
 	// last is whether the connection should not be used again.
 	last bool
+	// body is nil if nobody waits for it.
+	body *requestBody
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if status >= http.StatusOK && a.status == 0 {
 		a.status = status
-		if a.last {
+		if a.last || a.body.unread() {
 			a.Header().Set("Connection", "close")
 		}
 	}
