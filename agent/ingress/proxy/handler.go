@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -69,16 +70,21 @@ func malformed(r *http.Request) (status int, problem string) {
 }
 
 func (p *proxy) serve(w *answer, r *http.Request, s *snapshot, h *host) {
-	to := h.find(r)
-	if to == nil {
-		http.Error(w, "no Ingress has this path of the host", http.StatusNotFound)
-		return
-	}
+	// It counts before a route is looked for, which is work for the tenant too.
 	if !p.enter(h.tenant) {
 		unavailable(w, "too many requests are in flight")
 		return
 	}
 	defer p.leave(h.tenant)
+	to, err := h.find(r)
+	switch {
+	case errors.Is(err, errNoRoute):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	if to.redirect != nil {
 		to.response.change(w.Header())
 		to.redirect.answer(w, r)
