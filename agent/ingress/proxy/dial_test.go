@@ -114,6 +114,9 @@ func TestHalfClosedUpgrades(t *testing.T) {
 	in := upgrade(t, conn, "x", http.StatusSwitchingProtocols)
 	fmt.Fprint(conn, "all of it")
 	conn.(*net.TCPConn).CloseWrite() //nolint:errcheck // the answer tells
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	if said, err := io.ReadAll(in); string(said) != "had all of it" {
 		t.Errorf("%q, %v", said, err)
 	}
