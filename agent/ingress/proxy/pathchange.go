@@ -46,16 +46,32 @@ func (c *pathChange) of(requested *url.URL) string {
 		return c.full
 	}
 	rest, slash := elements(escaped)
-	rest = rest[min(c.depth, len(rest)):]
+	return joined(c.prefix, rest[min(c.depth, len(rest)):], slash)
+}
+
+// joined is a path of a prefix, which is empty or ends without a slash, and of what elements returned.
+func joined(prefix string, rest []string, slash string) string {
 	if len(rest) > 0 {
-		// An escaped slash ended the old prefix too. The new one ends at a plain one.
+		// An escaped slash may be before it. The prefix ends at a plain one.
 		rest[0] = "/" + rest[0][separator(rest[0]):]
-		return c.prefix + strings.Join(rest, "") + slash
+		return prefix + strings.Join(rest, "") + slash
 	}
-	if slash != "" || c.prefix == "" {
-		return c.prefix + "/"
+	if slash != "" || prefix == "" {
+		return prefix + "/"
 	}
-	return c.prefix
+	return prefix
+}
+
+// resolveDots gives a URL the path by which the router found its route, if that has dots: what they lead to may
+// be of another route, and a backend may follow them. Other paths stay as they were sent.
+func resolveDots(of *url.URL) {
+	for element := range strings.SplitSeq(of.Path, "/") {
+		if element == "." || element == ".." {
+			rest, slash := elements(of.EscapedPath())
+			setPath(of, joined("", rest, slash))
+			return
+		}
+	}
 }
 
 // elements are those that path.Clean leaves of an escaped path when it is decoded. Each has the slash before it
