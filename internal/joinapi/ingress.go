@@ -73,7 +73,8 @@ type IngressHost struct {
 	// Tenant is whose the host is, "system" for the system space.
 	Tenant string `json:"tenant,omitempty"`
 	// Paths are in the order in which they are tried: the first that matches a request has it. Without any, the host
-	// is for certificates only: its requests are those of the next wider host.
+	// is for certificates only: its requests are those of the next wider host of the same tenant, or have 404 if
+	// there is none. Wider hosts of others do not have them.
 	Paths []IngressPath `json:"paths,omitempty"`
 	// Certificate is the ID of the one that connections with TLS get; without it they get one that
 	// nobody signed.

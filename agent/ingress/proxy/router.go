@@ -177,10 +177,15 @@ func wildcards(name string) iter.Seq[string] {
 	}
 }
 
-// host returns the host that has requests for a name as hostName returns it, or nil.
+// host returns the host that has requests for a name as hostName returns it, or nil. It is of the tenant of the most
+// specific one: nobody else has requests for a name that a tenant took, though there be nothing for them yet.
 func (s *snapshot) host(name string) *host {
+	var first *host
 	for h := range s.named(name) {
-		if !h.bare {
+		if first == nil {
+			first = h
+		}
+		if !h.bare && h.tenant == first.tenant {
 			return h
 		}
 	}
