@@ -11,9 +11,10 @@
 // request that has its answer does not wait long for its body.
 //
 // Filters of routes change no header that belongs to a connection, that frames a body, or by which
-// the proxy says who asks. A redirect always names scheme and host. A prefix is replaced in the path
-// by which the route was found, so dots lead nowhere else; nor do they without a change, as what is
-// forwarded has none. A route can shorten what time the node allows, but not add to it.
+// the proxy says who asks. What they set or remove comes neither by a trailer nor before the answer.
+// A redirect always names scheme and host. A prefix is replaced in the path by which the route was
+// found, so dots lead nowhere else; nor do they without a change, as what is forwarded has none. A
+// route can shorten what time the node allows, but not add to it.
 //
 // Only agent/ingress and the wiring of main may import it. It imports no Kubernetes code.
 package proxy

@@ -101,6 +101,7 @@ func (p *proxy) serve(w *answer, r *http.Request, s *snapshot, h *host) {
 		return
 	}
 	x := &exchange{tenant: h.tenant, route: to, part: chosen, backend: b}
+	w.of = x
 	ctx := x.begin(w, r)
 	defer x.end()
 	forwarded := r.WithContext(ctx)
@@ -147,6 +148,8 @@ type answer struct {
 	last bool
 	// body is nil if nobody waits for it.
 	body *requestBody
+	// of is nil if the answer is not that of a backend.
+	of *exchange
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -156,6 +159,9 @@ func (a *answer) WriteHeader(status int) {
 		if a.last || a.body.unread() {
 			a.Header().Set("Connection", "close")
 		}
+	}
+	if status < http.StatusOK && a.of != nil { // what comes before the answer passes no filter
+		a.of.dropEarly(a.Header())
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
