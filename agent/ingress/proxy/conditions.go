@@ -27,9 +27,7 @@ func (a *asked) exhausted() bool { return a.tried >= mostTried }
 func (a *asked) parameter(name string) (value string, found bool) {
 	if !a.parsed {
 		a.parsed = true
-		if query, err := url.ParseQuery(a.URL.RawQuery); err == nil {
-			a.query = query
-		}
+		a.query, _ = url.ParseQuery(a.URL.RawQuery) //nolint:errcheck // what parses is there all the same
 	}
 	values := a.query[name]
 	if len(values) == 0 {
