@@ -81,6 +81,7 @@ func prepare(r *httputil.ProxyRequest) {
 	x := exchangeOf(in.Context())
 	x.route.request.change(out.Header)
 	x.part.request.change(out.Header)
+	setPath(out.URL, sentPath(out.URL))
 	resolveDots(out.URL)
 	x.route.rewrite.change(out)
 	out.URL.RawQuery = in.URL.RawQuery // ReverseProxy removes what it cannot parse
