@@ -99,7 +99,9 @@ type IngressPath struct {
 	Query   []IngressValue `json:"query,omitempty"`
 	// Scheme is "http" for requests without TLS only, "https" for those with TLS only, "" for both.
 	Scheme string `json:"scheme,omitempty"`
-	// Backend is an ID. If it is empty, Split has where requests go.
+	// Backend is an ID. If it is empty, Split has where requests go. A path of a route of the Gateway API has Split
+	// only, or a Backend without endpoints: an old proxy, which knows neither Split nor conditions nor filters,
+	// reaches nothing by it.
 	Backend string `json:"backend,omitempty"`
 	// Split has parts of the requests go to each of its backends. Without a part, or with no weight in any,
 	// requests are answered with 500.
