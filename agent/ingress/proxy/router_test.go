@@ -143,7 +143,8 @@ func TestHostsOfTheGatewayAPI(t *testing.T) {
 func TestRequestsStayWithTheTenant(t *testing.T) {
 	w := newWorld(t, Limits{}, hostLine("bare.foo.com", "b"), hostLine("both.foo.com", "c"),
 		withCertificate("*.foo.com", "a", ""), withCertificate("*.com", "b", ""), hostLine("a.bar.com", "a"),
-		backendLine("backend of a", "a", "", pod(t, says("a"))), backendLine("backend of b", "b", "", pod(t, says("b"))))
+		backendLine("backend of a", "a", "", pod(t, says("a"))),
+		backendLine("backend of b", "b", "", pod(t, says("b"))))
 	deep := withCertificate("*.com", "b", "")
 	deep.Host.Deep = true
 	w.tell(deep)

@@ -55,7 +55,9 @@ func TestTrailersOfRequests(t *testing.T) {
 		})
 		w := newWorld(t, Limits{}, hostLine("a.test", "a", deciding()), backendLine("b", "a", protocol, at))
 		// What is not announced comes with what is; by HTTP/2 net/http lets it not pass.
-		for what, said := range map[string]string{"announced": announced, "one announced": "Trailer: X-Mine, X-Add\r\n"} {
+		for what, said := range map[string]string{
+			"announced": announced, "two announced": "Trailer: X-Mine, X-Add\r\n",
+		} {
 			w.raw("POST / HTTP/1.1\r\nHost: a.test\r\n" + said + "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n" +
 				sent + "\r\n")
 			if got := namesOf(<-seen); !slices.Equal(got, []string{"X-Add", "X-Mine"}) {
