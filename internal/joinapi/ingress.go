@@ -73,7 +73,8 @@ type IngressHost struct {
 	// Tenant is whose the host is, "system" for the system space.
 	Tenant string `json:"tenant,omitempty"`
 	// Paths are in the order in which they are tried: the first that matches a request has it. Without any, the host
-	// is for certificates only: its requests are those of the next wider host.
+	// is for certificates only: its requests are those of the next wider host of the same tenant, or have 404 if
+	// there is none. Wider hosts of others do not have them.
 	Paths []IngressPath `json:"paths,omitempty"`
 	// Certificate is the ID of the one that connections with TLS get; without it they get one that
 	// nobody signed.
@@ -98,7 +99,9 @@ type IngressPath struct {
 	Query   []IngressValue `json:"query,omitempty"`
 	// Scheme is "http" for requests without TLS only, "https" for those with TLS only, "" for both.
 	Scheme string `json:"scheme,omitempty"`
-	// Backend is an ID. If it is empty, Split has where requests go.
+	// Backend is an ID. If it is empty, Split has where requests go. A path of a route of the Gateway API has Split
+	// only, or a Backend without endpoints: an old proxy, which knows neither Split nor conditions nor filters,
+	// reaches nothing by it.
 	Backend string `json:"backend,omitempty"`
 	// Split has parts of the requests go to each of its backends. Without a part, or with no weight in any,
 	// requests are answered with 500.

@@ -8,20 +8,26 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
+// mostTried is how many routes are compared with one request. Those of one path, and of the prefixes above it, can
+// be all that a tenant has.
+const mostTried = 1024
+
 // asked is a request whose query is parsed when a path asks for it first.
 type asked struct {
 	*http.Request
 	parsed bool
 	query  url.Values
+	// tried is how many routes did not have it.
+	tried int
 }
+
+func (a *asked) exhausted() bool { return a.tried >= mostTried }
 
 // parameter returns the first value of a parameter of the query. One that does not parse has none.
 func (a *asked) parameter(name string) (value string, found bool) {
 	if !a.parsed {
 		a.parsed = true
-		if query, err := url.ParseQuery(a.URL.RawQuery); err == nil {
-			a.query = query
-		}
+		a.query, _ = url.ParseQuery(a.URL.RawQuery) //nolint:errcheck // what parses is there all the same
 	}
 	values := a.query[name]
 	if len(values) == 0 {

@@ -88,11 +88,18 @@ func (h *headers) change(of http.Header) {
 	}
 }
 
+// decides is whether a header, in the form of http.Header, has only the value that these changes give it, or none.
+func (h *headers) decides(name string) bool {
+	return h != nil && (slices.Contains(h.remove, name) ||
+		slices.ContainsFunc(h.set, func(v joinapi.IngressValue) bool { return v.Name == name }))
+}
+
 // filterAnswer applies the filters of responses. Those of the connection are not there any more, unless it
 // becomes one of another protocol.
 func filterAnswer(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	x.route.response.change(resp.Header)
 	x.part.response.change(resp.Header)
+	x.dropTrailers(resp)
 	return nil
 }

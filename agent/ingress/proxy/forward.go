@@ -81,10 +81,12 @@ func prepare(r *httputil.ProxyRequest) {
 	x := exchangeOf(in.Context())
 	x.route.request.change(out.Header)
 	x.part.request.change(out.Header)
+	setPath(out.URL, sentPath(out.URL))
+	resolveDots(out.URL)
 	x.route.rewrite.change(out)
 	out.URL.RawQuery = in.URL.RawQuery // ReverseProxy removes what it cannot parse
 	out.URL.User = nil                 // it would become a header
-	out.Trailer = in.Trailer           // has values when the body was read
+	x.handTrailersOn(r)
 	for name := range out.Header {
 		if saysWhoAsks(name) {
 			delete(out.Header, name)

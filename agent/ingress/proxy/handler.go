@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -34,7 +35,12 @@ func newProxy(o Options) *proxy {
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := &answer{ResponseWriter: w, last: p.connections.scarce()}
+	answer := &answer{ResponseWriter: w, last: p.connections.scarce(), body: newRequestBody(r)}
+	defer answer.end()
+	if r.Method == http.MethodOptions && r.URL.Path == "*" { // asks for nothing of any host
+		answer.WriteHeader(http.StatusOK)
+		return
+	}
 	if status, problem := malformed(r); status != 0 {
 		http.Error(answer, problem, status)
 		return
@@ -63,17 +69,22 @@ func malformed(r *http.Request) (status int, problem string) {
 	return 0, ""
 }
 
-func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *host) {
-	to := h.find(r)
-	if to == nil {
-		http.Error(w, "no Ingress has this path of the host", http.StatusNotFound)
-		return
-	}
+func (p *proxy) serve(w *answer, r *http.Request, s *snapshot, h *host) {
+	// It counts before a route is looked for, which is work for the tenant too.
 	if !p.enter(h.tenant) {
 		unavailable(w, "too many requests are in flight")
 		return
 	}
 	defer p.leave(h.tenant)
+	to, err := h.find(r)
+	switch {
+	case errors.Is(err, errNoRoute):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	if to.redirect != nil {
 		to.response.change(w.Header())
 		to.redirect.answer(w, r)
@@ -90,9 +101,14 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *ho
 		return
 	}
 	x := &exchange{tenant: h.tenant, route: to, part: chosen, backend: b}
+	w.of = x
 	ctx := x.begin(w, r)
 	defer x.end()
-	p.reverse.ServeHTTP(w, r.WithContext(ctx))
+	forwarded := r.WithContext(ctx)
+	if w.body != nil {
+		forwarded.Body = w.body
+	}
+	p.reverse.ServeHTTP(w, forwarded)
 }
 
 // enter counts a request, unless there are too many. The tenant's own bound comes first: what is
@@ -123,21 +139,29 @@ func unavailable(w http.ResponseWriter, problem string) {
 	http.Error(w, problem, http.StatusServiceUnavailable)
 }
 
-// answer is a ResponseWriter that knows the status, and ends connections while they are scarce.
+// answer is a ResponseWriter that knows the status, and ends connections while they are scarce, or when what comes
+// next by them is a body that nobody read.
 type answer struct {
 	http.ResponseWriter
 	status int
 	// last is whether the connection should not be used again.
 	last bool
+	// body is nil if nobody waits for it.
+	body *requestBody
+	// of is nil if the answer is not that of a backend.
+	of *exchange
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if status >= http.StatusOK && a.status == 0 {
 		a.status = status
-		if a.last {
+		if a.last || a.body.unread() {
 			a.Header().Set("Connection", "close")
 		}
+	}
+	if status < http.StatusOK && a.of != nil { // what comes before the answer passes no filter
+		a.of.dropEarly(a.Header())
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

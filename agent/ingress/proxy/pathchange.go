@@ -35,7 +35,7 @@ func newPathChange(told *joinapi.IngressPathChange, depth int) *pathChange {
 // of returns the escaped path that a request has from now on. A prefix is replaced in the path by which the
 // router found it, without dots and empty elements: they would lead out of the new prefix.
 func (c *pathChange) of(requested *url.URL) string {
-	escaped := requested.EscapedPath()
+	escaped := sentPath(requested)
 	if escaped == "" { // of "GET http://host"
 		escaped = "/"
 	}
@@ -46,16 +46,32 @@ func (c *pathChange) of(requested *url.URL) string {
 		return c.full
 	}
 	rest, slash := elements(escaped)
-	rest = rest[min(c.depth, len(rest)):]
+	return joined(c.prefix, rest[min(c.depth, len(rest)):], slash)
+}
+
+// joined is a path of a prefix, which is empty or ends without a slash, and of what elements returned.
+func joined(prefix string, rest []string, slash string) string {
 	if len(rest) > 0 {
-		// An escaped slash ended the old prefix too. The new one ends at a plain one.
+		// An escaped slash may be before it. The prefix ends at a plain one.
 		rest[0] = "/" + rest[0][separator(rest[0]):]
-		return c.prefix + strings.Join(rest, "") + slash
+		return prefix + strings.Join(rest, "") + slash
 	}
-	if slash != "" || c.prefix == "" {
-		return c.prefix + "/"
+	if slash != "" || prefix == "" {
+		return prefix + "/"
 	}
-	return c.prefix
+	return prefix
+}
+
+// resolveDots gives a URL the path by which the router found its route, if that has dots: what they lead to may
+// be of another route, and a backend may follow them. Other paths stay as they were sent.
+func resolveDots(of *url.URL) {
+	for element := range strings.SplitSeq(of.Path, "/") {
+		if element == "." || element == ".." {
+			rest, slash := elements(sentPath(of))
+			setPath(of, joined("", rest, slash))
+			return
+		}
+	}
 }
 
 // elements are those that path.Clean leaves of an escaped path when it is decoded. Each has the slash before it
@@ -105,6 +121,22 @@ func setPath(of *url.URL, escaped string) {
 	of.Path, of.RawPath = decoded, escaped
 }
 
+// sentPath is the escaped path of a URL as it was sent. If it has a byte that should be escaped and is not, net/url
+// would escape it anew, and all that the client has escaped would be so no more.
+func sentPath(of *url.URL) string {
+	if decoded, err := url.PathUnescape(of.RawPath); err != nil || decoded != of.Path {
+		return of.EscapedPath()
+	}
+	return escape(of.RawPath, func(rest string) bool {
+		return rest[0] == '[' || rest[0] == ']' || rest[0] == '%' || plainInPath(rest[0])
+	})
+}
+
+// plainInPath is whether a byte of a path need not be escaped.
+func plainInPath(b byte) bool {
+	return b > ' ' && b <= '~' && strings.IndexByte("\"#%<>?[\\]^`{|}", b) < 0
+}
+
 // escapedPath escapes what must be escaped in a path that may be escaped already.
 func escapedPath(path string) string {
 	return escape(path, func(rest string) bool {
@@ -112,7 +144,7 @@ func escapedPath(path string) string {
 			_, err := url.PathUnescape(rest[:min(len(rest), len("%2F"))])
 			return err == nil
 		}
-		return rest[0] > ' ' && rest[0] <= '~' && strings.IndexByte("\"#<>?[\\]^`{|}", rest[0]) < 0
+		return plainInPath(rest[0])
 	})
 }
 

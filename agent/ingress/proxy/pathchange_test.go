@@ -57,6 +57,11 @@ func TestPrefixChanges(t *testing.T) {
 		{"/foo%2F", "/foo", "/xyz", "/xyz/"},
 		{"/foo%2F%2Fbar", "/foo", "/", "/bar"},
 		{"/foo/%252e%252e/x", "/foo", "/xyz", "/xyz/%252e%252e/x"},
+		{"/foo/a%2Fb|\"%41", "/foo", "/xyz", "/xyz/a%2Fb%7C%22%41"},
+		{"/foo|%2Fa%2Fb", "/foo|", "/xyz", "/xyz/a%2Fb"},
+		{"/foo/[a]%2F!$&'()*+,;=:@-._~", "/foo", "/xyz", "/xyz/[a]%2F!$&'()*+,;=:@-._~"},
+		{"/foo/é%2Fé", "/foo", "/xyz", "/xyz/%C3%A9%2F%C3%A9"},
+		{"/foo/x|%2F../b%2Fc", "/foo", "/xyz", "/xyz/b%2Fc"},
 		{"/foo/bar", "/foo", "/a b%20c%2Fd?#", "/a%20b%20c%2Fd%3F%23/bar"},
 		{"/foo/bar", "/foo", "/%zz", "/%25zz/bar"},
 		{"/foo/bar", "/foo", "/a\r\nX: 1", "/a%0D%0AX:%201/bar"},
@@ -107,7 +112,7 @@ func FuzzElements(f *testing.F) {
 		if err != nil || malformedPath(u) {
 			return
 		}
-		found, slash := elements(u.EscapedPath())
+		found, slash := elements(sentPath(u))
 		joined, err := url.PathUnescape(strings.Join(found, ""))
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +148,8 @@ func TestRewrite(t *testing.T) {
 		{"/prefix", "/new", "a.test:80"},
 		{"/x/../prefix//../prefix/y", "/new/y", "a.test:80"},
 		{"/full/x?q", "/all%20of%20it?q", "a.test:80"},
-		{"/host/../host//x", "/host/../host//x", "b.test"},
+		{"/host//x", "/host//x", "b.test"},
+		{"/x/../host//x", "/host/x", "b.test"},
 		{"/evil", "/evil", "a.test:80"},
 		{"/port", "/port", "a.test:80"},
 	} {
@@ -155,6 +161,50 @@ func TestRewrite(t *testing.T) {
 	}
 	if resp := w.raw("GET /prefix/../new HTTP/1.1\r\nHost: a.test\r\n\r\n"); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("what is not below the prefix: %s", resp.Status)
+	}
+}
+
+// TestWhatIsForwardedIsWhatWasMatched: no dots lead a backend out of the path whose filters a request had.
+func TestWhatIsForwardedIsWhatWasMatched(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	at := pod(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r })
+	of := func(path string) joinapi.IngressPath {
+		return joinapi.IngressPath{Path: path, Backend: "b", Filters: &joinapi.IngressFilters{
+			Request: &joinapi.IngressHeaders{Set: pairs{pair("X-Path", path)}}}}
+	}
+	w := newWorld(t, Limits{}, backendLine("b", "a", "", at), hostLine("a.test", "a", of("/admin"), of("/")))
+	for _, c := range []struct{ sent, uri, path string }{
+		{"/admin/x", "/admin/x", "/admin"},
+		{"/admin/../x", "/x", "/"},
+		{"/admin//../secret", "/secret", "/"},
+		{"/x/../admin", "/admin", "/admin"},
+		{"/x/%2e%2E/admin?q=/../%zz", "/admin?q=/../%zz", "/admin"},
+		{"/x/.%2e/admin/", "/admin/", "/admin"},
+		{"/%2e/admin", "/admin", "/admin"},
+		{"/admin/..%2Fsecret", "/secret", "/"},
+		{"/admin%2f..%2fsecret", "/secret", "/"},
+		{"/x%2f..%2fadmin", "/admin", "/admin"},
+		{"/x/..%2F..%2F..%2Fadmin%2Fy", "/admin%2Fy", "/admin"},
+		{"/admin/..", "/", "/"},
+		{"/admin/../", "/", "/"},
+		{"/admin/x/..", "/admin", "/admin"},
+		{"/admin/x/../", "/admin/", "/admin"},
+		{"/admin/.", "/admin", "/admin"},
+		{"/../a//b%2F%41/./c", "/a/b%2F%41/c", "/"},
+		// Byte for byte.
+		{"//a//b%2f%41/%2e.../...", "//a//b%2f%41/%2e.../...", "/"},
+		{"/a/..;/%252e%252e/.b/c.", "/a/..;/%252e%252e/.b/c.", "/"},
+		{"/admin%2F%2Fx/", "/admin%2F%2Fx/", "/admin"},
+		{"/[a]%2f!$&'()*+,;=:@-._~", "/[a]%2f!$&'()*+,;=:@-._~", "/"},
+		{"http://a.test", "/", "/"},
+		// Bytes that net/http sends escaped only. The escapes of the client stay.
+		{"/a%2Fb|%41\"", "/a%2Fb%7C%41%22", "/"},
+		{"/x/../a%2Fb|", "/a%2Fb%7C", "/"},
+	} {
+		w.raw("GET " + c.sent + " HTTP/1.1\r\nHost: a.test\r\n\r\n")
+		if r := <-seen; r.RequestURI != c.uri || r.Header.Get("X-Path") != c.path {
+			t.Errorf("%s: the backend got %s, by %s", c.sent, r.RequestURI, r.Header.Get("X-Path"))
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"iter"
 	"net/http"
 	"path"
@@ -58,12 +59,16 @@ func (r routes) with(told *joinapi.IngressPath) routes {
 	return append(r, newRoute(told))
 }
 
-// match returns the first route that has a request, or nil.
+// match returns the first route that has a request, or nil, also when too many were tried.
 func (r routes) match(a *asked) *route {
 	for _, route := range r {
+		if a.exhausted() {
+			return nil
+		}
 		if route.conditions.match(a) {
 			return route
 		}
+		a.tried++
 	}
 	return nil
 }
@@ -97,7 +102,7 @@ func (e *element) find(rest string, a *asked) *route {
 		}
 		e = child
 	}
-	for ; e != nil; e = e.above {
+	for ; e != nil && !a.exhausted(); e = e.above {
 		if route := e.routes.match(a); route != nil {
 			return route
 		}
@@ -105,8 +110,13 @@ func (e *element) find(rest string, a *asked) *route {
 	return nil
 }
 
-// find returns the route that has a request, or nil.
-func (h *host) find(r *http.Request) *route {
+var (
+	errNoRoute       = errors.New("no Ingress has this path of the host")
+	errTooManyRoutes = errors.New("too many matches were tried for this path of the host")
+)
+
+// find returns the route that has a request.
+func (h *host) find(r *http.Request) (*route, error) {
 	a := asked{Request: r}
 	requested := r.URL.Path
 	if requested == "" { // of "GET http://host"
@@ -117,10 +127,17 @@ func (h *host) find(r *http.Request) *route {
 	if strings.HasSuffix(requested, "/") && cleaned != "/" {
 		whole += "/" // an exact path differs by it
 	}
-	if route := h.exact[whole].match(&a); route != nil {
-		return route
+	found := h.exact[whole].match(&a)
+	if found == nil {
+		found = h.prefixes.find(cleaned[1:], &a)
 	}
-	return h.prefixes.find(cleaned[1:], &a)
+	switch {
+	case found != nil:
+		return found, nil
+	case a.exhausted(): // another one may be meant
+		return nil, errTooManyRoutes
+	}
+	return nil, errNoRoute
 }
 
 // named yields the hosts with a name as hostName returns it, the most specific first.
@@ -160,10 +177,15 @@ func wildcards(name string) iter.Seq[string] {
 	}
 }
 
-// host returns the host that has requests for a name as hostName returns it, or nil.
+// host returns the host that has requests for a name as hostName returns it, or nil. It is of the tenant of the most
+// specific one: nobody else has requests for a name that a tenant took, though there be nothing for them yet.
 func (s *snapshot) host(name string) *host {
+	var first *host
 	for h := range s.named(name) {
-		if !h.bare {
+		if first == nil {
+			first = h
+		}
+		if !h.bare && h.tenant == first.tenant {
 			return h
 		}
 	}

@@ -20,7 +20,7 @@ func exact(path string) joinapi.IngressPath {
 
 // found is the backend of the route that has a request, "" if none has it.
 func found(h *host, r *http.Request) string {
-	if to := h.find(r); to != nil {
+	if to, err := h.find(r); err == nil {
 		return to.parts[0].backend
 	}
 	return ""
@@ -123,7 +123,7 @@ func TestHostsOfTheGatewayAPI(t *testing.T) {
 		line.Host.Deep = deep
 		w.tell(line, backendLine(id, "a", "", pod(t, says(id))))
 	}
-	w.tell(hostLine("bare.foo.com", "a"), hostLine("*.bare.foo.com", "b"))
+	w.tell(hostLine("bare.foo.com", "a"))
 	c := w.client(nil)
 	for host, want := range map[string]string{
 		"a.foo.com": "[*.foo.com]", "a.b.foo.com": "[*.b.foo.com]", "a.a.b.foo.com": "[*.foo.com]",
@@ -135,6 +135,28 @@ func TestHostsOfTheGatewayAPI(t *testing.T) {
 		r.Host = host
 		if resp, body := do(t, c, r); resp.StatusCode != http.StatusOK || body != want {
 			t.Errorf("%.40q: %d %q, want %q", host, resp.StatusCode, body, want)
+		}
+	}
+}
+
+// TestRequestsStayWithTheTenant: a host without paths hands its requests to no wider host of another tenant.
+func TestRequestsStayWithTheTenant(t *testing.T) {
+	w := newWorld(t, Limits{}, hostLine("bare.foo.com", "b"), hostLine("both.foo.com", "c"),
+		withCertificate("*.foo.com", "a", ""), withCertificate("*.com", "b", ""), hostLine("a.bar.com", "a"),
+		backendLine("backend of a", "a", "", pod(t, says("a"))),
+		backendLine("backend of b", "b", "", pod(t, says("b"))))
+	deep := withCertificate("*.com", "b", "")
+	deep.Host.Deep = true
+	w.tell(deep)
+	for host, want := range map[string]string{
+		"x.foo.com": "200 a", "x.bar.com": "200 b", "bare.foo.com": "200 b",
+		"both.foo.com": "404 no Ingress has this host\n", "a.bar.com": "404 no Ingress has this host\n",
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			status, body := get(t, w.client(nil), scheme+"://"+host+"/")
+			if got := fmt.Sprint(status, " ", body); got != want {
+				t.Errorf("%s, %s: %q, want %q", host, scheme, got, want)
+			}
 		}
 	}
 }
@@ -184,7 +206,7 @@ func BenchmarkFind(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				h.find(r)
+				h.find(r) //nolint:errcheck // only its cost counts
 			}
 		})
 	}
