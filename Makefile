@@ -188,6 +188,14 @@ test-gitops: build gitops ## slow: Register tenants in Flux and Argo CD by the c
 	scripts/install-deps.sh gitops
 	cd tests/clients && A4S_GITOPS=$(CURDIR)/bin/gitops A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m -run TestGitOps .
 
+# A module of its own, too. RUN is one test of the suite.
+.PHONY: test-gateway
+test-gateway: test-deps build ## slow: Run the conformance suite of the Gateway API on a cluster (RUN=HTTPRouteMatching runs one test; as root, three minutes)
+	@mkdir -p bin/gateway
+	go test -C tests/gatewaysuite -c -o $(CURDIR)/bin/gateway/conformance.test sigs.k8s.io/gateway-api/conformance
+	A4S_GATEWAY_SUITE=$(CURDIR)/bin/gateway A4S_GATEWAY_TEST=$(RUN) A4S_BINARY=$(CURDIR)/bin/a4s \
+		go test -v -count=1 -timeout 150m -run 'TestGatewayConformance$$' ./tests/e2e
+
 .PHONY: test-vm
 test-vm: build guest ## slow: Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
 	scripts/install-deps.sh vm

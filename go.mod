@@ -82,6 +82,7 @@ require (
 	github.com/k3s-io/helm-controller v0.17.9
 	helm.sh/helm/v4 v4.3.1
 	oras.land/oras-go/v2 v2.6.2
+	sigs.k8s.io/gateway-api v1.6.3
 )
 
 require (

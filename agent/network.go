@@ -102,11 +102,12 @@ func (n *clusterNetwork) start(
 		return err
 	}
 	group.Start(ctx, n.partitions.withTenants(server))
-	config, _, err := n.access.clients(ingress.Name)
+	config, client, err := n.access.clients(ingress.Name)
 	if err != nil {
 		return err
 	}
 	group.Start(ctx, n.ingress.Component())
+	group.Start(ctx, n.ingress.Report(client, n.cfg.NodeName))
 	group.Start(ctx, n.ingress.Follow(config, ""))
 	group.Start(ctx, n.further(joined, pods))
 	return nil

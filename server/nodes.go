@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
@@ -30,7 +31,7 @@ type nodes struct {
 
 // forNodes makes it from the tenants of all groups.
 func (s *Server) forNodes(
-	client func() (kubernetes.Interface, error), writer kubernetes.Interface,
+	client func() (kubernetes.Interface, error), writer kubernetes.Interface, objects dynamic.Interface,
 ) (n nodes, err error) {
 	own, err := client()
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Server) forNodes(
 	}
 	n.addresses = nodeapi.NewAddresses(own)
 	if !s.cfg.Disabled(config.AddonIngress) {
-		if n.ingress, err = s.ingress(n.addresses, client, writer); err != nil {
+		if n.ingress, err = s.ingress(n.addresses, client, writer, objects); err != nil {
 			return n, err
 		}
 	}
@@ -55,13 +56,14 @@ func (s *Server) forNodes(
 // ingress makes the controller of Ingresses.
 func (s *Server) ingress(
 	addresses *nodeapi.Addresses, client func() (kubernetes.Interface, error), writer kubernetes.Interface,
+	objects dynamic.Interface,
 ) (*ingress.Controller, error) {
 	own, err := client()
 	if err != nil {
 		return nil, err
 	}
-	return ingress.New(ingress.Options{Client: own, Writer: writer, Pool: s.pool, Tenants: s.spaces,
-		Partition: s.parts.Self(), Owner: addresses.Tenant, Owned: addresses.Known,
+	return ingress.New(ingress.Options{Client: own, Writer: writer, Objects: objects, Pool: s.pool,
+		Tenants: s.spaces, Partition: s.parts.Self(), Owner: addresses.Tenant, Owned: addresses.Known,
 		Log: logrus.WithField("component", ingress.Name)}), nil
 }
 
@@ -76,12 +78,14 @@ func (n nodes) start(ctx context.Context, group *component.Group) {
 }
 
 // writer is what one server does about Ingresses. client sees the tenants of all groups.
-func (n nodes) writer(client func() (kubernetes.Interface, error)) (component.Component, error) {
+func (n nodes) writer(
+	client func() (kubernetes.Interface, error), objects dynamic.Interface,
+) (component.Component, error) {
 	if n.ingress != nil {
 		return n.ingress.Leader(), nil
 	}
 	own, err := client()
-	return ingress.Removal(ingress.Options{Client: own}), err
+	return ingress.Removal(ingress.Options{Client: own, Objects: objects}), err
 }
 
 // nodeAPI serves what nodes and joining servers call, on the port of the API

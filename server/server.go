@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -283,7 +284,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, fmt.Errorf("making the client that writes for Ingresses: %w", err)
 	}
-	forNodes, err := s.forNodes(everything.Client, writes)
+	objects, err := dynamic.NewForConfig(unbounded)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the Gateway API: %w", err)
+	}
+	forNodes, err := s.forNodes(everything.Client, writes, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +349,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	credentials.Lives(s.lives, max(pki.LeafLife, s.renewal.life()))
 	group.Start(ctx, leader.Only(component.Running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
-	writer, err := forNodes.writer(everything.Client)
+	writer, err := forNodes.writer(everything.Client, objects)
 	if err != nil {
 		return nil, err
 	}

@@ -66,6 +66,7 @@ type Node struct {
 	Options
 	told   *told
 	counts counts
+	ports  *ports
 	// settles is as the constant, but in tests.
 	settles time.Duration
 }
@@ -75,7 +76,7 @@ func New(o Options) *Node {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
-	return &Node{Options: o, told: newTold(), settles: settles}
+	return &Node{Options: o, told: newTold(), ports: newPorts(), settles: settles}
 }
 
 // PIDFile names the process of the child, for a caller that must end it when its parent is gone.
@@ -215,8 +216,9 @@ func (n *Node) waitServing(ctx context.Context, answers *os.File) error {
 	}
 }
 
-// listen takes the ports.
+// listen takes the ports, and has it reported whether it could.
 func (n *Node) listen(ctx context.Context) (files []*os.File, err error) {
+	defer func() { n.ports.set(err) }()
 	var config net.ListenConfig
 	for _, address := range []string{n.HTTP, n.HTTPS} {
 		l, err := config.Listen(ctx, "tcp", address)

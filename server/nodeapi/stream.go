@@ -3,6 +3,7 @@ package nodeapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -89,7 +90,11 @@ func (s *streams) ingresses(w http.ResponseWriter, r *http.Request, who identity
 	defer stream.Stop()
 	f := newFeed(joinapi.IngressAlive, stream.Changed(), stream.Done())
 	return s.tell(w, r, who, "Ingresses", f, func(lines *json.Encoder, _ bool) error {
-		for _, line := range stream.Next() {
+		news, ok := stream.Next()
+		if !ok {
+			return errStreamEnded
+		}
+		for _, line := range news {
 			if err := lines.Encode(line); err != nil {
 				return err
 			}
@@ -159,6 +164,9 @@ func newFeed(alive time.Duration, changed, done <-chan struct{}) *feed {
 	return &feed{changed: [2]<-chan struct{}{changed}, done: [2]<-chan struct{}{done}, alive: alive}
 }
 
+// errStreamEnded ends a stream: what it would tell is not known any more.
+var errStreamEnded = errors.New("the stream has ended")
+
 // tell streams what next writes, at first, after every change, and when there
 // was nothing for as long as f says. next may change f.
 func (s *streams) tell(
@@ -171,7 +179,9 @@ func (s *streams) tell(
 	}
 	for first := true; ; first = false {
 		var out bytes.Buffer
-		if err := next(json.NewEncoder(&out), first); err != nil {
+		if err := next(json.NewEncoder(&out), first); errors.Is(err, errStreamEnded) {
+			return nil
+		} else if err != nil {
 			return fmt.Errorf("encoding %s: %w", what, err)
 		}
 		if _, err := w.Write(out.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {

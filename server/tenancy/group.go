@@ -20,5 +20,16 @@ func (m *Spaces) FollowHosts(
 	return m.directory.FollowHosts(ctx, changed)
 }
 
+// KeptFrom reports whether a node with these labels is for other tenants alone, see nodes.Rules. It does not wait:
+// from a tenant that is not known here, such nodes are kept.
+func (m *Spaces) KeptFrom(tenant string, node map[string]string) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // the tenant is not asked for
+	return m.nodes.KeptFrom(ctx, tenant, node)
+}
+
+// KeptVersion changes with what KeptFrom says.
+func (m *Spaces) KeptVersion() uint64 { return m.nodes.Version() }
+
 // Objects are how many a tenant has.
 func (m *Spaces) Objects(tenant string) int64 { return m.Limits.Objects(tenant) }

@@ -7,20 +7,27 @@ import (
 )
 
 // TestClientsShareWhatIsBuilt: the module of the clients, which CI builds beside a4s, takes what both need in the
-// same versions. Otherwise the clients of Kubernetes are compiled twice, for minutes where the cache is empty.
+// same versions, and so does that of the Gateway API's suite. Otherwise the clients of Kubernetes are compiled twice,
+// for minutes where the cache is empty.
 func TestClientsShareWhatIsBuilt(t *testing.T) {
-	ours, shared := linked(t, "../..", "."), 0
-	for module, version := range linked(t, "../clients", "-test", ".", "./operator") {
-		want, both := ours[module]
-		if both {
-			shared++
+	ours := linked(t, "../..", ".")
+	for dir, packages := range map[string][]string{
+		"../clients":      {"-test", ".", "./operator"},
+		"../gatewaysuite": {"-test", "."},
+	} {
+		shared := 0
+		for module, version := range linked(t, dir, packages...) {
+			want, both := ours[module]
+			if both {
+				shared++
+			}
+			if both && version != want {
+				t.Errorf("%s has %s in %s, a4s has %s", dir, module, version, want)
+			}
 		}
-		if both && version != want {
-			t.Errorf("tests/clients has %s in %s, a4s has %s", module, version, want)
+		if shared < 50 {
+			t.Errorf("%s shares %d modules", dir, shared)
 		}
-	}
-	if shared < 50 {
-		t.Errorf("they share %d modules", shared)
 	}
 }
 

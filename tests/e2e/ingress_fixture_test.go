@@ -52,6 +52,42 @@ type ingressTest struct {
 	near, far string // the addresses of the nodes
 }
 
+// newIngressTest starts the machines, whose names begin with a name, and the pods.
+func newIngressTest(t *testing.T, name string) *ingressTest {
+	t.Helper()
+	c := ownCluster(t, name)
+	worker := newAgent(t, name+"-worker", c)
+	i := &ingressTest{c: c, worker: worker, outside: newHost(t, name+"-client"), near: c.host.IP.String(),
+		far: worker.host.IP.String()}
+	i.http = &http.Client{Transport: &http.Transport{DialContext: dialFrom(i.outside), DisableKeepAlives: true},
+		// An answer that is a redirect is what a test looks at.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.waitOwnNode(t)
+	c.waitNodeReady(t, worker.host.Name, worker.started)
+	i.makePods(t)
+	return i
+}
+
+func (i *ingressTest) makePods(t *testing.T) {
+	i.ns = i.c.namespace(t)
+	for name, node := range map[string]string{"near": i.c.host.Name, "far": i.worker.host.Name} {
+		pod := on(node, testboxPod(name))
+		pod.Labels = map[string]string{"app": "web", "at": name}
+		i.c.createPod(t, i.ns, pod)
+		one := service(name, "")
+		one.Spec.Selector = map[string]string{"at": name}
+		i.c.createService(t, i.ns, one)
+	}
+	i.c.createService(t, i.ns, service("web", "web"))
+	for _, n := range []*node{&i.c.node, i.worker} {
+		if ports := n.listensForIngress(t); ports != "" {
+			t.Errorf("without an Ingress, %s listens: %s", n.host.Name, ports)
+		}
+	}
+	i.c.waitPodReady(t, i.ns, "near")
+	i.c.waitPodReady(t, i.ns, "far")
+}
+
 // inNetworkOf runs f as a process on a host does, as far as the network goes.
 func inNetworkOf(h *hosts.Host, f func() error) error {
 	return nstest.InFile(h.Path("/proc/1/ns/net"), f)
@@ -72,6 +108,7 @@ func dialFrom(h *hosts.Host) func(ctx context.Context, network, address string) 
 type answer struct {
 	status int
 	text   string
+	said   http.Header // the headers of the answer itself
 	Pod    string
 	Path   string
 	Host   string
@@ -90,9 +127,15 @@ func get(ctx context.Context, client *http.Client, ip, host, path string, header
 func getBy(
 	ctx context.Context, client *http.Client, scheme, ip, host, path string, headers ...string,
 ) (answer, error) {
+	return request(ctx, client, http.MethodGet, scheme+"://"+ip+path, host, headers...)
+}
+
+func request(
+	ctx context.Context, client *http.Client, method, url, host string, headers ...string,
+) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+ip+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return answer{}, err
 	}
@@ -109,7 +152,7 @@ func getBy(
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{status: resp.StatusCode, text: strings.TrimSpace(string(b))}
+	a := answer{status: resp.StatusCode, text: strings.TrimSpace(string(b)), said: resp.Header}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		err = json.Unmarshal(b, &a)
 	}

@@ -23,14 +23,8 @@ const ingressRed, ingressBlue = "ing-red", "ing-blue"
 func (i *ingressTest) testTenants(t *testing.T) {
 	red, blue := i.c.makeTenant(t, ingressRed), i.c.makeTenant(t, ingressBlue)
 	older := blue.createIngress(t, "default", ingressRule("older", "older.example.com", "web"))
-	for pod, c := range map[string]*cluster{"red": red, "blue": blue} {
-		box := testboxPod(pod)
-		box.Labels["app"] = "web"
-		c.createPod(t, "default", box)
-		c.createService(t, "default", service("web", "web"))
-	}
-	red.waitPodReady(t, "default", "red")
-	blue.waitPodReady(t, "default", "blue")
+	red.runWeb(t, "red")
+	blue.runWeb(t, "blue")
 	i.waitPodOf(t, i.near, "older.example.com", "blue")
 	i.waitPodOf(t, i.far, "older.example.com", "blue")
 	blue.waitIngressAddresses(t, "default", "older", i.near, i.far)
@@ -63,6 +57,15 @@ func (i *ingressTest) testTenants(t *testing.T) {
 		i.waitPodOf(t, i.near, host, "blue")
 		i.waitPodOf(t, i.far, host, "blue")
 	})
+}
+
+// runWeb starts a pod in namespace default, with the Service web.
+func (c *cluster) runWeb(t *testing.T, pod string) {
+	t.Helper()
+	box := testboxPod(pod)
+	box.Labels["app"] = "web"
+	c.createService(t, "default", service("web", "web"))
+	c.runPod(t, "default", box)
 }
 
 // testForwardedFor: what pods are told of the client is the truth.

@@ -22,14 +22,7 @@ import (
 // Requests for Ingresses on two nodes, seen from a machine that is neither.
 func TestIngress(t *testing.T) {
 	t.Parallel()
-	c := ownCluster(t, "ingress")
-	worker := newAgent(t, "ingress-worker", c)
-	i := &ingressTest{c: c, worker: worker, outside: newHost(t, "ingress-client"), near: c.host.IP.String(),
-		far: worker.host.IP.String()}
-	i.http = &http.Client{Transport: &http.Transport{DialContext: dialFrom(i.outside), DisableKeepAlives: true}}
-	c.waitOwnNode(t)
-	c.waitNodeReady(t, worker.host.Name, worker.started)
-	i.makePods(t)
+	i := newIngressTest(t, "ingress")
 	t.Run("of the system", i.testSystem)
 	t.Run("TLS", i.testTLS)
 	t.Run("streams", i.testStreams)
@@ -42,26 +35,6 @@ func TestIngress(t *testing.T) {
 		t.Run("a rolling change", i.testRolling)
 	})
 	t.Run("disabled", i.testDisabled)
-}
-
-func (i *ingressTest) makePods(t *testing.T) {
-	i.ns = i.c.namespace(t)
-	for name, node := range map[string]string{"near": i.c.host.Name, "far": i.worker.host.Name} {
-		pod := on(node, testboxPod(name))
-		pod.Labels = map[string]string{"app": "web", "at": name}
-		i.c.createPod(t, i.ns, pod)
-		one := service(name, "")
-		one.Spec.Selector = map[string]string{"at": name}
-		i.c.createService(t, i.ns, one)
-	}
-	i.c.createService(t, i.ns, service("web", "web"))
-	for _, n := range []*node{&i.c.node, i.worker} {
-		if ports := n.listensForIngress(t); ports != "" {
-			t.Errorf("without an Ingress, %s listens: %s", n.host.Name, ports)
-		}
-	}
-	i.c.waitPodReady(t, i.ns, "near")
-	i.c.waitPodReady(t, i.ns, "far")
 }
 
 // waitBoth waits until pods on both nodes answer at both of them.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -101,15 +100,8 @@ func (k *k3sExamples) start(t *testing.T) {
 // nginx is an archive with an image of that name, which waits, and has a shell.
 func (k *k3sExamples) nginx(t *testing.T) string {
 	t.Helper()
-	archive := filepath.Join(t.TempDir(), "nginx.tar")
-	build := exec.CommandContext(t.Context(), filepath.Join(env.lab.Dir, "mkimage"), "--out", archive,
-		"--name", "docker.io/library/nginx:stable-alpine", "--deb", "busybox-static",
-		"--entrypoint", "/bin/busybox", "--entrypoint", "sleep", "--cmd", "1000000")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
-	}
-	b, err := os.ReadFile(archive)
+	b, err := os.ReadFile(buildImage(t, "../..", "docker.io/library/nginx:stable-alpine", "--deb", "busybox-static",
+		"--entrypoint", "/bin/busybox", "--entrypoint", "sleep", "--cmd", "1000000"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,23 +94,35 @@ func (c *cluster) showOperatorOnFailure(t *testing.T) {
 // node runs: no other test needs it.
 func (c *cluster) importOperator(t *testing.T) {
 	t.Helper()
-	archive := filepath.Join(env.lab.Dir, "operator.tar")
+	c.importImage(t, buildImage(t, operatorModule, operatorImage, "--go", "./operator=/operator",
+		"--entrypoint", "/operator"))
+}
+
+// buildImage builds an image, whose packages are of the module in a directory, and returns the archive.
+func buildImage(t *testing.T, dir, image string, args ...string) (archive string) {
+	t.Helper()
+	archive = filepath.Join(t.TempDir(), "image.tar")
 	build := exec.CommandContext(t.Context(), filepath.Join(env.lab.Dir, "mkimage"),
-		"--name", operatorImage, "--go", "./operator=/operator", "--entrypoint", "/operator",
-		"--plain", "--out", archive)
-	build.Dir = operatorModule
+		append(args, "--name", image, "--plain", "--out", archive)...)
+	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
+	return archive
+}
+
+// importImage imports an archive while the node runs.
+func (n *node) importImage(t *testing.T, archive string) {
+	t.Helper()
 	content, err := os.ReadFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const inside = dataDir + "/operator.tar"
-	if err := c.host.WriteFile(inside, string(content)); err != nil {
+	const inside = dataDir + "/image.tar"
+	if err := n.host.WriteFile(inside, string(content)); err != nil {
 		t.Fatal(err)
 	}
-	c.must(t, "ctr", "--namespace", "k8s.io", "images", "import", inside)
+	n.must(t, "ctr", "--namespace", "k8s.io", "images", "import", inside)
 }
 
 // kubectl runs a command whose arguments have no spaces. What it has learned

@@ -23,9 +23,14 @@ const clientGone = 499
 
 // exchange is one request on its way.
 type exchange struct {
-	tenant  *tenant
-	id      string
+	tenant *tenant
+	route  *route
+	part   *part
+	// backend is that of the part.
 	backend *backend
+	// limit is that of the route for all attempts.
+	limit  deadline
+	upload upload
 	// endpoint has the request, nil before there is one.
 	endpoint *endpoint
 }
@@ -39,6 +44,20 @@ func (x *exchange) context(ctx context.Context) context.Context {
 func exchangeOf(ctx context.Context) *exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return x
+}
+
+// begin returns the context of the request on its way.
+func (x *exchange) begin(w http.ResponseWriter, r *http.Request) context.Context {
+	x.upload.begin(w, r)
+	ctx, limit := newDeadline(r.Context(), x.route.timeout, x.upload.stop)
+	x.limit = limit
+	return x.context(ctx)
+}
+
+func (x *exchange) end() {
+	x.release()
+	x.limit.end()
+	x.upload.end()
 }
 
 // hold counts the request for an endpoint until release, or until another one has it.
@@ -55,13 +74,19 @@ func (x *exchange) release() {
 	}
 }
 
-// rewrite makes the request for the backend. Headers of one connection only are removed by now, so
-// a client cannot have those removed that are set here.
-func rewrite(r *httputil.ProxyRequest) {
+// prepare makes the request for the backend. Headers of one connection only are removed by now, so
+// a client cannot have those removed that are set here. What filters do is done first: it can undo nothing.
+func prepare(r *httputil.ProxyRequest) {
 	in, out := r.In, r.Out
+	x := exchangeOf(in.Context())
+	x.route.request.change(out.Header)
+	x.part.request.change(out.Header)
+	setPath(out.URL, sentPath(out.URL))
+	resolveDots(out.URL)
+	x.route.rewrite.change(out)
 	out.URL.RawQuery = in.URL.RawQuery // ReverseProxy removes what it cannot parse
 	out.URL.User = nil                 // it would become a header
-	out.Trailer = in.Trailer           // has values when the body was read
+	x.handTrailersOn(r)
 	for name := range out.Header {
 		if saysWhoAsks(name) {
 			delete(out.Header, name)
@@ -74,17 +99,13 @@ func rewrite(r *httputil.ProxyRequest) {
 	out.Header.Set("X-Forwarded-For", client)
 	out.Header.Set("X-Real-Ip", client)
 	out.Header.Set("X-Forwarded-Host", in.Host)
-	proto := "http"
-	if in.TLS != nil {
-		proto = "https"
-	}
-	out.Header.Set("X-Forwarded-Proto", proto)
+	out.Header.Set("X-Forwarded-Proto", schemeOf(in))
 	if local, ok := in.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
 		out.Header.Set("X-Forwarded-Port", strconv.Itoa(local.Port))
 	}
 	// After an upgrade to HTTP/2 requests would pass unseen, with any path and any header.
 	upgrade := strings.ToLower(strings.Join(out.Header["Upgrade"], ","))
-	if x := exchangeOf(in.Context()); x.backend.protocol == h2c || strings.Contains(upgrade, "h2c") {
+	if x.backend.protocol == h2c || strings.Contains(upgrade, "h2c") {
 		out.Header.Del("Connection")
 		out.Header.Del("Upgrade")
 	}
@@ -102,10 +123,14 @@ func saysWhoAsks(header string) bool {
 		strings.HasPrefix(name, "x-forwarded-")
 }
 
-// RoundTrip implements http.RoundTripper: it hands a request to an endpoint of its backend, and to
-// another one if that could not be reached.
+// RoundTrip implements http.RoundTripper.
 func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := exchangeOf(r.Context())
+	return x.limit.met(p.send(r, x))
+}
+
+// send hands a request to an endpoint of its backend, and to another one if that could not be reached.
+func (p *proxy) send(r *http.Request, x *exchange) (*http.Response, error) {
 	body := r.Body
 	if body != nil {
 		body = &unreadBody{ReadCloser: body}
@@ -125,7 +150,7 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		e.failed.Store(time.Now().UnixNano())
 		tried, last = append(tried, e.at), err
 		// It may be gone, and there may be others by now.
-		if b := p.tables.shown.Load().backend(x.id, x.tenant); b != nil {
+		if b := p.tables.shown.Load().backend(x.part.backend, x.tenant); b != nil {
 			x.backend = b
 		}
 	}
@@ -134,11 +159,12 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // try hands a request to the endpoint that holds it.
 func (p *proxy) try(r *http.Request, x *exchange, body io.ReadCloser) (*http.Response, error) {
-	attempt := r.WithContext(r.Context())
+	ctx, attempt := x.attempt(r.Context())
+	sent := r.WithContext(ctx)
 	to := *r.URL
 	to.Scheme, to.Host = x.backend.protocol.scheme(), x.endpoint.address
-	attempt.URL, attempt.Body = &to, body
-	resp, err := x.tenant.transport(x.backend.protocol).RoundTrip(attempt)
+	sent.URL, sent.Body = &to, body
+	resp, err := attempt.met(x.tenant.transport(x.backend.protocol).RoundTrip(sent))
 	if err == nil && x.endpoint.failed.Load() != 0 {
 		x.endpoint.failed.Store(0)
 	}
@@ -175,6 +201,11 @@ func isDialError(err error) bool {
 func failed(w http.ResponseWriter, r *http.Request, err error) {
 	var network net.Error
 	switch {
+	case errors.Is(err, errSlow):
+		if r.Body != nil && r.ProtoMajor == 1 { // nobody read to where the next request begins
+			w.Header().Set("Connection", "close")
+		}
+		http.Error(w, errSlow.Error(), http.StatusGatewayTimeout)
 	case r.Context().Err() != nil:
 		w.WriteHeader(clientGone)
 	case errors.Is(err, errBusy):
@@ -182,7 +213,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	case isDialError(err):
 		http.Error(w, "the backend does not answer", http.StatusBadGateway)
 	case errors.As(err, &network) && network.Timeout():
-		http.Error(w, "the backend does not answer in time", http.StatusGatewayTimeout)
+		http.Error(w, errSlow.Error(), http.StatusGatewayTimeout)
 	default:
 		http.Error(w, "the backend has no valid answer", http.StatusBadGateway)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -22,18 +23,24 @@ func newProxy(o Options) *proxy {
 	p := &proxy{Options: o, connections: newConnections(o.Limits)}
 	p.tables = newTables(o.Log, func(name string) *tenant { return &tenant{name: name, limits: o.Limits} })
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite:      rewrite,
-		Transport:    p,
-		ErrorHandler: failed,
-		ErrorLog:     quiet(o.Log),
-		BufferPool:   newBuffers(),
+		Rewrite:        prepare,
+		Transport:      p,
+		ModifyResponse: filterAnswer,
+		ErrorHandler:   failed,
+		ErrorLog:       quiet(o.Log),
+		BufferPool:     newBuffers(),
 	}
 	return p
 }
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := &answer{ResponseWriter: w, last: p.connections.scarce()}
+	answer := &answer{ResponseWriter: w, last: p.connections.scarce(), body: newRequestBody(r)}
+	defer answer.end()
+	if r.Method == http.MethodOptions && r.URL.Path == "*" { // asks for nothing of any host
+		answer.WriteHeader(http.StatusOK)
+		return
+	}
 	if status, problem := malformed(r); status != 0 {
 		http.Error(answer, problem, status)
 		return
@@ -62,25 +69,46 @@ func malformed(r *http.Request) (status int, problem string) {
 	return 0, ""
 }
 
-func (p *proxy) serve(w http.ResponseWriter, r *http.Request, s *snapshot, h *host) {
-	id, found := h.find(r.URL.Path)
-	if !found {
-		http.Error(w, "no Ingress has this path of the host", http.StatusNotFound)
-		return
-	}
+func (p *proxy) serve(w *answer, r *http.Request, s *snapshot, h *host) {
+	// It counts before a route is looked for, which is work for the tenant too.
 	if !p.enter(h.tenant) {
 		unavailable(w, "too many requests are in flight")
 		return
 	}
 	defer p.leave(h.tenant)
-	b := s.backend(id, h.tenant)
+	to, err := h.find(r)
+	switch {
+	case errors.Is(err, errNoRoute):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if to.redirect != nil {
+		to.response.change(w.Header())
+		to.redirect.answer(w, r)
+		return
+	}
+	chosen := to.choose()
+	if chosen == nil {
+		http.Error(w, "no backend of the route can be reached", http.StatusInternalServerError)
+		return
+	}
+	b := s.backend(chosen.backend, h.tenant)
 	if b == nil || len(b.endpoints) == 0 {
 		unavailable(w, "the backend has no endpoint")
 		return
 	}
-	x := &exchange{tenant: h.tenant, id: id, backend: b}
-	defer x.release()
-	p.reverse.ServeHTTP(w, r.WithContext(x.context(r.Context())))
+	x := &exchange{tenant: h.tenant, route: to, part: chosen, backend: b}
+	w.of = x
+	ctx := x.begin(w, r)
+	defer x.end()
+	forwarded := r.WithContext(ctx)
+	if w.body != nil {
+		forwarded.Body = w.body
+	}
+	p.reverse.ServeHTTP(w, forwarded)
 }
 
 // enter counts a request, unless there are too many. The tenant's own bound comes first: what is
@@ -111,21 +139,29 @@ func unavailable(w http.ResponseWriter, problem string) {
 	http.Error(w, problem, http.StatusServiceUnavailable)
 }
 
-// answer is a ResponseWriter that knows the status, and ends connections while they are scarce.
+// answer is a ResponseWriter that knows the status, and ends connections while they are scarce, or when what comes
+// next by them is a body that nobody read.
 type answer struct {
 	http.ResponseWriter
 	status int
 	// last is whether the connection should not be used again.
 	last bool
+	// body is nil if nobody waits for it.
+	body *requestBody
+	// of is nil if the answer is not that of a backend.
+	of *exchange
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if status >= http.StatusOK && a.status == 0 {
 		a.status = status
-		if a.last {
+		if a.last || a.body.unread() {
 			a.Header().Set("Connection", "close")
 		}
+	}
+	if status < http.StatusOK && a.of != nil { // what comes before the answer passes no filter
+		a.of.dropEarly(a.Header())
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -15,6 +16,14 @@ func prefix(path string) joinapi.IngressPath {
 
 func exact(path string) joinapi.IngressPath {
 	return joinapi.IngressPath{Path: path, Exact: true, Backend: "exact " + path}
+}
+
+// found is the backend of the route that has a request, "" if none has it.
+func found(h *host, r *http.Request) string {
+	if to, err := h.find(r); err == nil {
+		return to.parts[0].backend
+	}
+	return ""
 }
 
 func TestPaths(t *testing.T) {
@@ -61,9 +70,9 @@ func TestPaths(t *testing.T) {
 		{nil, "/", ""},
 	} {
 		h := newHost(&joinapi.IngressHost{Paths: c.paths}, nil)
-		got, found := h.find(c.requested)
-		if got != c.want || found != (c.want != "") {
-			t.Errorf("%v: %q has %q, %v, want %q", c.paths, c.requested, got, found, c.want)
+		r := &http.Request{URL: &url.URL{Path: c.requested}}
+		if got := found(h, r); got != c.want {
+			t.Errorf("%v: %q has %q, want %q", c.paths, c.requested, got, c.want)
 		}
 	}
 }
@@ -83,7 +92,8 @@ func TestHostName(t *testing.T) {
 func TestHosts(t *testing.T) {
 	w := newWorld(t, Limits{})
 	for _, name := range []string{"foo.com", "*.foo.com", "own.foo.com", ""} {
-		w.tell(site(name, "a", pod(t, says("["+name+"]")))...)
+		id := "[" + name + "]"
+		w.tell(hostLine(name, "a", all(id)), backendLine(id, "a", "", pod(t, says(id))))
 	}
 	c := w.client(nil)
 	for host, want := range map[string]string{
@@ -100,6 +110,54 @@ func TestHosts(t *testing.T) {
 	w.tell(joinapi.IngressLine{Host: &joinapi.IngressHost{Name: "", Deleted: true}})
 	if status, body := get(t, c, "http://other.com/"); status != 404 || body != "no Ingress has this host\n" {
 		t.Errorf("%d %q", status, body)
+	}
+}
+
+// TestHostsOfTheGatewayAPI: its wildcards are for any number of labels, and a listener can have a certificate before
+// it has routes.
+func TestHostsOfTheGatewayAPI(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for name, deep := range map[string]bool{"*.foo.com": true, "*.b.foo.com": false, "c.d.foo.com": false, "": false} {
+		id := "[" + name + "]"
+		line := hostLine(name, "a", all(id))
+		line.Host.Deep = deep
+		w.tell(line, backendLine(id, "a", "", pod(t, says(id))))
+	}
+	w.tell(hostLine("bare.foo.com", "a"))
+	c := w.client(nil)
+	for host, want := range map[string]string{
+		"a.foo.com": "[*.foo.com]", "a.b.foo.com": "[*.b.foo.com]", "a.a.b.foo.com": "[*.foo.com]",
+		"c.d.foo.com": "[c.d.foo.com]", "a.c.d.foo.com": "[*.foo.com]", "foo.com": "[]", "com": "[]",
+		"bare.foo.com": "[*.foo.com]", "a.bare.foo.com": "[*.foo.com]", "..foo.com": "[]", "a..foo.com": "[*.foo.com]",
+		strings.Repeat("a.", 20000) + "foo.com": "[]",
+	} {
+		r := request(t, http.MethodGet, "http://proxy.test/x", nil)
+		r.Host = host
+		if resp, body := do(t, c, r); resp.StatusCode != http.StatusOK || body != want {
+			t.Errorf("%.40q: %d %q, want %q", host, resp.StatusCode, body, want)
+		}
+	}
+}
+
+// TestRequestsStayWithTheTenant: a host without paths hands its requests to no wider host of another tenant.
+func TestRequestsStayWithTheTenant(t *testing.T) {
+	w := newWorld(t, Limits{}, hostLine("bare.foo.com", "b"), hostLine("both.foo.com", "c"),
+		withCertificate("*.foo.com", "a", ""), withCertificate("*.com", "b", ""), hostLine("a.bar.com", "a"),
+		backendLine("backend of a", "a", "", pod(t, says("a"))),
+		backendLine("backend of b", "b", "", pod(t, says("b"))))
+	deep := withCertificate("*.com", "b", "")
+	deep.Host.Deep = true
+	w.tell(deep)
+	for host, want := range map[string]string{
+		"x.foo.com": "200 a", "x.bar.com": "200 b", "bare.foo.com": "200 b",
+		"both.foo.com": "404 no Ingress has this host\n", "a.bar.com": "404 no Ingress has this host\n",
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			status, body := get(t, w.client(nil), scheme+"://"+host+"/")
+			if got := fmt.Sprint(status, " ", body); got != want {
+				t.Errorf("%s, %s: %q, want %q", host, scheme, got, want)
+			}
+		}
 	}
 }
 
@@ -123,19 +181,32 @@ func TestWhatIsNoRequestForABackend(t *testing.T) {
 	}
 }
 
-// BenchmarkFind shows that neither many paths of a host nor many elements of a request cost much.
+// BenchmarkFind shows that neither many paths of a host nor many elements of a request cost much, and
+// what it costs to try many paths that differ in something else.
 func BenchmarkFind(b *testing.B) {
-	told := &joinapi.IngressHost{}
+	many, alike := &joinapi.IngressHost{}, &joinapi.IngressHost{}
 	for i := range 5000 {
-		told.Paths = append(told.Paths, prefix(fmt.Sprintf("/api/v1/things/%d", i)))
+		many.Paths = append(many.Paths, prefix(fmt.Sprintf("/api/v1/things/%d", i)))
 	}
-	h := newHost(told, nil)
-	for name, requested := range map[string]string{
-		"5000 paths": "/api/v1/things/4711/parts/1", "long path": strings.Repeat("/a", 30000),
+	for i := range 100 {
+		p := prefix("/")
+		p.Headers = []joinapi.IngressValue{{Name: "version", Value: fmt.Sprint(i)}}
+		alike.Paths = append(alike.Paths, p)
+	}
+	for _, c := range []struct {
+		name, requested string
+		in              *joinapi.IngressHost
+	}{
+		{"5000 paths", "/api/v1/things/4711/parts/1", many},
+		{"long path", strings.Repeat("/a", 30000), many},
+		{"100 headers", "/x", alike},
 	} {
-		b.Run(name, func(b *testing.B) {
+		h := newHost(c.in, nil)
+		r := &http.Request{URL: &url.URL{Path: c.requested}, Header: http.Header{"Version": {"99"}}}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				h.find(requested)
+				h.find(r) //nolint:errcheck // only its cost counts
 			}
 		})
 	}

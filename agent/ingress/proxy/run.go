@@ -98,8 +98,10 @@ func (p *proxy) server(requests context.Context, fallback *tls.Certificate) *htt
 		IdleTimeout:       p.Limits.Idle,
 		MaxHeaderBytes:    p.Limits.HeaderBytes,
 		ErrorLog:          quiet(p.Log),
-		ConnState:         p.connections.state,
-		BaseContext:       func(net.Listener) context.Context { return requests },
+		// That of net/http waits for a body as long as it takes.
+		DisableGeneralOptionsHandler: true,
+		ConnState:                    p.connections.state,
+		BaseContext:                  func(net.Listener) context.Context { return requests },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          p.Limits.Streams,
 			MaxReceiveBufferPerConnection: connectionBuffer,

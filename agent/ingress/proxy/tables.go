@@ -162,7 +162,7 @@ func (t *tables) show() {
 	t.shown.Store(&shown)
 	t.own.hosts, t.own.backends, t.own.certificates, t.own.tenants = false, false, false, false
 	for _, of := range gone {
-		of.close()
+		go of.close() // backends can make it last, and other tenants must not wait for it
 	}
 	maps.DeleteFunc(t.leaving, func(_ string, of *tenant) bool { return !of.busy() })
 }

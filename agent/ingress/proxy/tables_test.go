@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"context"
+	"net"
+	"net/http"
 	"net/netip"
 	"testing"
 	"time"
@@ -67,6 +70,40 @@ func TestTenantsAreThoseWithHosts(t *testing.T) {
 			t.Errorf("%d: b is another tenant", i)
 		}
 	}
+}
+
+// slowConn is not closed before the test says so, as one with TLS whose backend does not read.
+type slowConn struct {
+	net.Conn
+	closing, end chan struct{}
+}
+
+func (c *slowConn) Close() error {
+	close(c.closing)
+	<-c.end
+	return c.Conn.Close()
+}
+
+// TestNoTenantWaitsForConnectionsOfOneThatIsGone: the lines of all go on.
+func TestNoTenantWaitsForConnectionsOfOneThatIsGone(t *testing.T) {
+	w := newWorld(t, Limits{}, site("a.test", "a", pod(t, says("a")))...)
+	of, closing, end := w.tables.shown.Load().tenants["a"], make(chan struct{}), make(chan struct{})
+	of.transport(plain).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &slowConn{conn, closing, end}, err
+	}
+	if status, _ := get(t, w.client(nil), "http://a.test/"); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	eventually(t, "its connection is not in use", func() bool { return w.inFlight.Load() == 0 })
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		w.tell(joinapi.IngressLine{Host: &joinapi.IngressHost{Name: "a.test", Deleted: true}})
+	}()
+	<-closing
+	<-told
+	close(end)
 }
 
 func TestCertificatesAreParsedOnce(t *testing.T) {

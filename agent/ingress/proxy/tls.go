@@ -47,15 +47,21 @@ func selfSigned(now time.Time) (*tls.Certificate, error) {
 
 // certificateFor returns the certificate of the host that a client named, or nil.
 func (s *snapshot) certificateFor(serverName string) *tls.Certificate {
-	h := s.host(hostName(serverName))
-	if h == nil || h.certificate == "" {
+	var first *host
+	for h := range s.named(hostName(serverName)) {
+		if first == nil {
+			first = h
+		}
+		// A host without a certificate has that of the next wider one, if both are of one tenant.
+		if h.certificate == "" || h.tenant != first.tenant {
+			continue
+		}
+		if c := s.certificates[h.certificate]; c != nil && c.tenant == h.tenant.name {
+			return c.parsed
+		}
 		return nil
 	}
-	c := s.certificates[h.certificate]
-	if c == nil || c.tenant != h.tenant.name {
-		return nil
-	}
-	return c.parsed
+	return nil
 }
 
 func (p *proxy) tlsConfig(fallback *tls.Certificate) *tls.Config {
@@ -78,6 +84,8 @@ func misdirected(s *snapshot, r *http.Request, h *host) bool {
 	if r.TLS == nil || r.TLS.ServerName == "" {
 		return false
 	}
-	named := s.host(hostName(r.TLS.ServerName))
-	return named != nil && named.tenant != h.tenant
+	for named := range s.named(hostName(r.TLS.ServerName)) {
+		return named.tenant != h.tenant
+	}
+	return false
 }

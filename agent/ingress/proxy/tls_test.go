@@ -52,6 +52,12 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%q has the certificate %q", serverName, got)
 		}
 	}
+	// A host without one has that of the next wider host, if both are of one tenant.
+	w.tell(hostLine("mine.foo.test", "a", all("backend of a")), hostLine("its.foo.test", "b", all("backend of b")))
+	if mine, its := certificateOf("mine.foo.test"), certificateOf("its.foo.test"); mine != "wildcard" ||
+		its != selfSignedName {
+		t.Errorf("the certificates are %q and %q", mine, its)
+	}
 	// One that is replaced by one of no use is none.
 	w.tell(joinapi.IngressLine{Certificate: &joinapi.IngressCertificate{ID: "own", Tenant: "b", Key: []byte("x")}})
 	if got := certificateOf("b.foo.test"); got != selfSignedName {

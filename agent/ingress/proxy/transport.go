@@ -1,10 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -58,15 +55,6 @@ const (
 	pingAfter = 30 * time.Second
 )
 
-var (
-	errBusy = errors.New("too many connections of the tenant are in the making")
-)
-
-// dialError is a failure to connect: nothing of the request was sent.
-type dialError struct{ error }
-
-func (e dialError) Unwrap() error { return e.error }
-
 // tenant is what requests of one tenant share. It lives as long as the tenant has a host, or a request of it goes on.
 type tenant struct {
 	name     string
@@ -74,7 +62,9 @@ type tenant struct {
 	inFlight atomic.Int64
 	// dialing bounds connections in the making: one goes on when its client has gone.
 	dialing atomic.Int64
-	limits  Limits
+	// open is how many connections to backends there are, with those in the making.
+	open   atomic.Int64
+	limits Limits
 	// hosts is how many it has. It belongs to tables.
 	hosts int
 
@@ -93,13 +83,17 @@ func (t *tenant) transport(p protocol) *http.Transport {
 }
 
 // busy reports whether something of the tenant goes on.
-func (t *tenant) busy() bool { return t.inFlight.Load() > 0 || t.dialing.Load() > 0 }
+func (t *tenant) busy() bool {
+	return t.inFlight.Load() > 0 || t.dialing.Load() > 0 || t.open.Load() > 0
+}
 
-// close ends the connections that no request uses. The others end when they are idle.
+// close ends the connections that no request uses. The others end when they are idle. With TLS it takes as long as
+// backends like that do not read.
 func (t *tenant) close() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, transport := range t.transports {
+	transports := t.transports
+	t.mu.Unlock()
+	for _, transport := range transports {
 		if transport != nil {
 			transport.CloseIdleConnections()
 		}
@@ -133,17 +127,4 @@ func (t *tenant) newTransport(p protocol) *http.Transport {
 			InsecureSkipVerify: true, //nolint:gosec // a pod has no name that a certificate could be for
 		},
 	}
-}
-
-func (t *tenant) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	defer t.dialing.Add(-1)
-	if t.dialing.Add(1) > int64(t.limits.PerTenant) {
-		return nil, errBusy
-	}
-	dialer := net.Dialer{Timeout: t.limits.Dial}
-	conn, err := dialer.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, dialError{err}
-	}
-	return conn, nil
 }

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -15,45 +16,56 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// backend is the ID of the port of a Service that an Ingress names. One that is not there has no endpoints.
-func (r *resolver) backend(ingress *networkingv1.Ingress, to *networkingv1.IngressBackend) string {
+// ingressBackend is the ID of the backend that an Ingress names.
+func (r *resolver) ingressBackend(from source, to *networkingv1.IngressBackend) string {
 	if to.Service == nil {
-		r.say(ingress, reasonBackend, "backends are Services here: one names another resource")
-		return r.empty(ingress.Namespace + "/:")
+		r.say(from, reasonBackend, "backends are Services here: one names another resource")
+		return r.empty(from.namespace + "/:")
 	}
-	name, wanted := to.Service.Name, spelledPort(to.Service.Port)
-	id := ingress.Namespace + "/" + name + ":" + wanted
-	r.uses[object{kindService, ingress.Namespace, name}] = true
-	if r.found[id] {
-		return id
-	}
-	service := r.service(ingress.Namespace, name)
-	switch {
-	case service == nil:
-		r.say(ingress, reasonBackend, "there is no Service %s", name)
-		return r.empty(id)
-	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		r.say(ingress, reasonBackend, "Service %s is a name of something outside; requests go to pods only", name)
-		return r.empty(id)
-	}
-	port := portOf(service, to.Service.Port)
-	if port == nil {
-		r.say(ingress, reasonBackend, "Service %s has no port %s", name, wanted)
-		return r.empty(id)
-	}
-	if len(r.backends) >= mostBackends {
-		r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
-			"the rest has no endpoints", mostBackends)
-		return r.empty(ingress.Namespace + "/:")
-	}
-	r.found[id] = true
-	r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocolOf(port),
-		Endpoints: r.ready(r.endpoints(ingress.Namespace, name), port.Name)}
-	if r.worked > mostWorked || r.all >= mostInAll {
-		r.say(ingress, reasonBounds, "the Services of this space that Ingresses name have too many endpoints "+
-			"together (%d are the most): some are left out", mostInAll)
+	id, why := r.backend(from, from.namespace, to.Service.Name, to.Service.Port, protocolOf)
+	if why != "" {
+		r.say(from, reasonBackend, "%s", why)
 	}
 	return id
+}
+
+// backend is the ID of the port of a Service, and why it has no endpoints if it is not there.
+func (r *resolver) backend(from source, namespace, name string, port networkingv1.ServiceBackendPort,
+	speaks func(*corev1.ServicePort) string,
+) (id, why string) {
+	r.uses[object{kindService, namespace, name}] = true
+	id = namespace + "/" + name + ":" + spelledPort(port)
+	service := r.service(namespace, name)
+	switch {
+	case service == nil:
+		return r.empty(id), "there is no Service " + name
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		return r.empty(id), fmt.Sprintf("Service %s is a name of something outside; requests go to pods only", name)
+	}
+	is := portOf(service, port)
+	if is == nil {
+		return r.empty(id), fmt.Sprintf("Service %s has no port %s", name, spelledPort(port))
+	}
+	protocol := speaks(is)
+	if protocol != protocolOf(is) {
+		id += "/" + protocol // of a route, which reads less into a port than an Ingress
+	}
+	if r.found[id] {
+		return id, ""
+	}
+	if len(r.backends) >= mostBackends {
+		r.say(from, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
+			"the rest has no endpoints", mostBackends)
+		return r.empty(from.namespace + "/:"), ""
+	}
+	r.found[id] = true
+	r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocol,
+		Endpoints: r.ready(r.endpoints(namespace, name), is.Name)}
+	if r.worked > mostWorked || r.all >= mostInAll {
+		r.say(from, reasonBounds, "the Services of this space that Ingresses name have too many endpoints "+
+			"together (%d are the most): some are left out", mostInAll)
+	}
+	return id, ""
 }
 
 func (r *resolver) empty(id string) string {
@@ -97,6 +109,24 @@ func protocolOf(port *corev1.ServicePort) string {
 		return joinapi.ProtocolHTTPS
 	}
 	return joinapi.ProtocolHTTP
+}
+
+// declaredProtocol is what the endpoints of a port speak by the Gateway API, which reads nothing into numbers and
+// names.
+func declaredProtocol(port *corev1.ServicePort) string {
+	if port.AppProtocol == nil {
+		return joinapi.ProtocolHTTP
+	}
+	return protocolOf(port)
+}
+
+// http2Protocol is what the endpoints of a port speak that is sent HTTP/2: it is without TLS, unless appProtocol says
+// that it is with it.
+func http2Protocol(port *corev1.ServicePort) string {
+	if declaredProtocol(port) == joinapi.ProtocolHTTPS {
+		return joinapi.ProtocolHTTPS
+	}
+	return joinapi.ProtocolH2C
 }
 
 // readSlice is what is read of a slice once, whatever ports of it are asked for.

@@ -113,23 +113,27 @@ func (h *holders) holder(host string) string {
 	})
 }
 
-// takenFrom is the tenant other than this one because of which it does not get a host, "" for none. A
-// wildcard of others keeps new hosts below it, unless spec.hosts names them.
-func (h *holders) takenFrom(tenant, host string, p *policy) string {
+// takenFrom is the tenant other than this one because of which it does not get a host, "" for none, and by which host
+// that one has it. A wildcard of others keeps new hosts below it, unless spec.hosts names them.
+func (h *holders) takenFrom(tenant, host string, p *policy) (who, by string) {
 	switch holder := h.holder(host); {
 	case holder == tenant:
-		return ""
+		return "", ""
 	case holder != "":
-		return holder
+		return holder, host
 	}
-	over := wildcardOver(host)
-	if over == "" || p.names(tenant, host) {
-		return ""
+	if p.names(tenant, host) {
+		return "", ""
 	}
-	if holder := h.holder(over); holder != tenant {
-		return holder
+	for _, over := range wildcardsOver(host) {
+		if holder := h.holder(over); holder != "" {
+			if holder == tenant {
+				return "", ""
+			}
+			return holder, over
+		}
 	}
-	return ""
+	return "", ""
 }
 
 // next is what a tenant holds when it wants these hosts: what it has of them, and what is free, up to
@@ -142,7 +146,10 @@ func (h *holders) next(tenant string, wants []string, p *policy, now time.Time) 
 		}
 	}
 	for _, host := range wants {
-		if _, ok := out[host]; ok || len(out) >= mostHosts || h.takenFrom(tenant, host, p) != "" {
+		if _, ok := out[host]; ok || len(out) >= mostHosts {
+			continue
+		}
+		if who, _ := h.takenFrom(tenant, host, p); who != "" {
 			continue
 		}
 		out[host], changed = now, true

@@ -72,7 +72,7 @@ func TestTheFirstOfTwoThatSayTheSame(t *testing.T) {
 		h.set("t2", c.two)
 		h.set("t1", c.one)
 		loser := map[string]string{"t1": "t2", "t2": "t1"}[c.want]
-		if got := h.holder("a.x"); got != c.want || h.takenFrom(loser, "a.x", newPolicy()) != c.want {
+		if got := h.holder("a.x"); got != c.want || taken(h, loser, "a.x", newPolicy()) != c.want {
 			t.Errorf("%v, %v: %q has it, want %s", c.one, c.two, got, c.want)
 		}
 		kept, changed := h.next(c.want, []string{"a.x"}, newPolicy(), time.Unix(9, 0))
@@ -98,11 +98,11 @@ func TestAWildcardKeepsNewNamesBelowIt(t *testing.T) {
 	w.settle(t, &clock, "t1")
 	w.policy.set("t1", []string{"*.x", "y"}) // as before, but for the claim
 	for _, c := range []struct{ tenant, host, from string }{
-		{"t1", "a.x", ""}, {"t2", "a.x", "t1"}, {"t2", "b.a.x", ""}, {"t2", "x", ""}, {"t3", "named.x", ""},
+		{"t1", "a.x", ""}, {"t2", "a.x", "t1"}, {"t2", "b.a.x", "t1"}, {"t2", "x", ""}, {"t3", "named.x", ""},
 		{"t3", "other.x", "t1"}, {space.System, "a.x", "t1"}, {"t2", "*.x", "t1"}, {"t2", "*.y", ""},
 		{"t2", anyHost, ""},
 	} {
-		if got := w.holders.takenFrom(c.tenant, c.host, w.policy); got != c.from {
+		if got := taken(w.holders, c.tenant, c.host, w.policy); got != c.from {
 			t.Errorf("%s does not get %q because of %q, want %q", c.tenant, c.host, got, c.from)
 		}
 	}
@@ -253,7 +253,7 @@ func (w *world) wrong(tenants []string, before map[string]string) (out []string)
 			if before[host] == tenant && holder != tenant {
 				out = append(out, fmt.Sprintf("%q lost %q to %q", tenant, host, holder))
 			}
-			if holder == "" && w.holders.takenFrom(tenant, host, w.policy) == "" {
+			if holder == "" && taken(w.holders, tenant, host, w.policy) == "" {
 				out = append(out, fmt.Sprintf("%q wants %q, which nobody has", tenant, host))
 			}
 			if (r.hosts[host] != nil) != (holder == tenant) {
@@ -267,4 +267,9 @@ func (w *world) wrong(tenants []string, before map[string]string) (out []string)
 		}
 	}
 	return out
+}
+
+func taken(h *holders, tenant, host string, p *policy) string {
+	who, _ := h.takenFrom(tenant, host, p)
+	return who
 }

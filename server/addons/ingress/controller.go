@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
@@ -39,11 +40,15 @@ const (
 	ownersEvery = time.Second
 )
 
-// Tenants know what spec.hosts of tenants say.
+// Tenants know what spec.hosts and spec.scheduling of tenants say.
 type Tenants interface {
 	// FollowHosts calls changed with each tenant that has hosts, and again when they change; without hosts it has
 	// none any more. It returns when all were told that there are; known is false if ctx ended before.
 	FollowHosts(ctx context.Context, changed func(tenant string, hosts []string)) (stop func(), known bool)
+	// KeptFrom reports whether a node with these labels is for others than a tenant alone, and KeptVersion changes
+	// with what it says.
+	KeptFrom(tenant string, node map[string]string) bool
+	KeptVersion() uint64
 }
 
 // Options is what a Controller works with.
@@ -51,6 +56,8 @@ type Options struct {
 	// Client has all rights, in all spaces. Writer is one for what is written, without a bound of requests a
 	// second; Client if it is nil.
 	Client, Writer kubernetes.Interface
+	// Objects reads and writes those of the Gateway API, as Writer does; nil leaves these out.
+	Objects dynamic.Interface
 	// Pool is where informers share what they keep with others.
 	Pool    *interning.Pool
 	Tenants Tenants
@@ -84,7 +91,9 @@ type Controller struct {
 	objects objects // what Ingresses depend on; empty while there is none
 	nodes   takers
 	told    published
-	leader  *Leader // nil while another server writes
+	// gateways is what there is of the Gateway API.
+	gateways gateways
+	leader   *Leader // nil while another server writes
 }
 
 // contents are the Ingresses of a space, whatever their class.
@@ -109,19 +118,22 @@ func (o Options) withDefaults() Options {
 func New(o Options) *Controller {
 	o = o.withDefaults()
 	c := &Controller{Options: o, wake: make(chan struct{}, 1)}
-	c.reset()
+	c.reset(nil)
 	return c
 }
 
-// reset forgets everything and ends all watches.
-func (c *Controller) reset() {
+// reset forgets everything and ends all watches. From now on gateways has those of the Gateway API, nil for none.
+func (c *Controller) reset(gateways *gatewaySource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told.end()
 	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
 	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
 	c.rests, c.now = map[string]time.Time{}, ""
-	c.objects, c.nodes, c.told = objects{}, newTakers(), newPublished()
+	if gateways == nil && c.leader != nil {
+		c.leader.classMade.Store(false) // it is made again with the CRDs
+	}
+	c.objects, c.nodes, c.told, c.gateways = objects{}, newTakers(c.Tenants), newPublished(), newGateways(gateways)
 }
 
 // mark asks for a round.
@@ -143,7 +155,7 @@ func isOf(classes map[string]bool, ingress *networkingv1.Ingress) bool {
 	return classes[ingress.Annotations[annotationClass]]
 }
 
-// any reports whether there is an Ingress of this controller.
+// any reports whether there is an Ingress or a Gateway of this controller.
 func (c *Controller) any() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +166,7 @@ func (c *Controller) any() bool {
 			}
 		}
 	}
-	return false
+	return c.gateways.any()
 }
 
 // round resolves the spaces in which something changed, one after the other, and says how long others rest, 0 if
@@ -264,8 +276,10 @@ func (c *Controller) view(tenant string) view {
 		refuse: func(host string) string {
 			return c.locked(func() string { return c.policy.refuse(tenant, host) })
 		},
-		takenBy: func(host string) string {
-			return c.locked(func() string { return c.holders.takenFrom(tenant, host, c.policy) })
+		takenBy: func(host string) (who, by string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.holders.takenFrom(tenant, host, c.policy)
 		},
 		holds: func(host string) bool {
 			return c.locked(func() string { return c.holders.holder(host) }) == tenant
@@ -275,6 +289,10 @@ func (c *Controller) view(tenant string) view {
 	if was := c.results[tenant]; was != nil {
 		v.before = was.parsed
 	}
+	v.routes = c.gateways.view(tenant)
+	v.routes.ours = c.ours(tenant)
+	v.routes.labels = c.labels
+	v.routes.addresses = c.nodes.spelled(tenant)
 	if of := c.spaces[tenant]; of != nil {
 		for _, ingress := range *of {
 			if isOf(c.classes, ingress) {
@@ -297,7 +315,7 @@ func (c *Controller) publish(tenant string, r *result, rests time.Time) {
 	defer c.mu.Unlock()
 	was := c.results[tenant]
 	c.results[tenant], c.rests[tenant], c.now = r, rests, ""
-	if len(r.wants) == 0 && len(r.problems) == 0 {
+	if len(r.wants) == 0 && len(r.problems) == 0 && r.gateway == nil {
 		delete(c.results, tenant)
 		delete(c.rests, tenant)
 	}
@@ -307,10 +325,33 @@ func (c *Controller) publish(tenant string, r *result, rests time.Time) {
 	}
 }
 
-// Run works until ctx ends; then it returns nil. Watches end with it.
+// Run works until ctx ends; then it returns nil. Watches end with it, and when the kinds of the Gateway API come or
+// go: nodes keep what they were told until they are told everything anew.
 func (c *Controller) Run(ctx context.Context) error {
-	c.reset()
-	defer c.reset()
+	defer c.reset(nil)
+	if c.Objects == nil {
+		return c.run(ctx, nil, false)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	kinds, ok, err := watchKinds(ctx, c.Objects, &running)
+	if err != nil {
+		return fmt.Errorf("watching the CRDs of the Gateway API: %w", err)
+	}
+	if !ok {
+		return nil
+	}
+	return c.followKinds(ctx, kinds)
+}
+
+// run is Run while the same kinds are served. gateways may be nil; pending says that it will not be.
+func (c *Controller) run(ctx context.Context, gateways *gatewaySource, pending bool) error {
+	c.reset(gateways)
+	c.mu.Lock()
+	c.gateways.pending = pending
+	c.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	first, rest := factories(c.Options)
 	defer first.Shutdown()
@@ -320,6 +361,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	synced, err := o.observeIngresses(first)
 	if err != nil {
 		return fmt.Errorf("watching Ingresses: %w", err)
+	}
+	stopGateways, err := o.observeGateways(gateways)
+	defer stopGateways()
+	if err != nil {
+		return fmt.Errorf("watching Gateways: %w", err)
 	}
 	first.StartWithContext(ctx)
 	if !await(ctx, synced) {
@@ -360,7 +406,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.begin(rest)
 	var others sync.WaitGroup
 	defer others.Wait()
-	others.Go(func() { repeat(ctx, ownersEvery, c.checkOwners) })
+	others.Go(func() { repeat(ctx, ownersEvery, func() { c.checkOwners(); c.checkKept() }) })
 	for {
 		began := time.Now()
 		again := c.round()
@@ -387,7 +433,13 @@ func (c *Controller) begin(rest *restFactories) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects = rest.objects()
+	if c.gateways.api != nil {
+		c.gateways.namespaces = rest.namespaces()
+	}
 	for tenant := range c.spaces {
+		c.dirty[tenant] = true
+	}
+	for tenant := range c.gateways.spaces {
 		c.dirty[tenant] = true
 	}
 	c.told.look(c.nodes.choose(c.Partition))

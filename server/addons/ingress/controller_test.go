@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type cluster struct {
 	owners  map[string]string
 	version int
 	fails   []string // what fails next
+	keeps   atomic.Uint64
 }
 
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
@@ -108,6 +110,14 @@ func (k *cluster) FollowHosts(_ context.Context, changed func(tenant string, hos
 	k.follow = append(k.follow, changed)
 	return func() {}, true
 }
+
+// KeptFrom implements Tenants: a node with the label "for" is for the tenant that it names alone, while that is on.
+func (k *cluster) KeptFrom(tenant string, node map[string]string) bool {
+	return k.keeps.Load() > 0 && node["for"] != "" && node["for"] != tenant
+}
+
+// KeptVersion implements Tenants.
+func (k *cluster) KeptVersion() uint64 { return k.keeps.Load() }
 
 // setHosts changes spec.hosts of a tenant.
 func (k *cluster) setHosts(tenant string, hosts ...string) {
@@ -272,7 +282,7 @@ func (k *cluster) node(c *Controller, name string) *toldNode {
 func (n *toldNode) await(what string, holds func() bool) {
 	n.k.t.Helper()
 	late := time.After(2 * time.Minute)
-	for n.apply(n.k.t, n.Next()); !holds(); n.apply(n.k.t, n.Next()) {
+	for n.apply(n.k.t, n.news()); !holds(); n.apply(n.k.t, n.news()) {
 		select {
 		case <-n.Changed():
 		case <-late:
@@ -295,7 +305,7 @@ func TestFromObjectsToLines(t *testing.T) {
 	k.own("10.42.0.1", "t1")
 	c, _ := k.server()
 	n := k.node(c, "n")
-	if lines := n.Next(); len(lines) != 0 {
+	if lines := n.news(); len(lines) != 0 {
 		t.Errorf("without an Ingress of the class a node is told %v", lines)
 	}
 	for _, a := range k.Actions() {

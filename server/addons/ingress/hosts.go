@@ -31,6 +31,14 @@ func wildcardOver(host string) string {
 	return "*." + rest
 }
 
+// wildcardsOver are the wildcards that cover a host by the Gateway API: for any number of labels.
+func wildcardsOver(host string) (out []string) {
+	for over := wildcardOver(host); over != ""; over = wildcardOver(strings.TrimPrefix(over, "*.")) {
+		out = append(out, over)
+	}
+	return out
+}
+
 // policy says which hosts spaces may have, by spec.hosts of their tenants. An entry is a name, "*.example.com"
 // for all names below example.com however many labels they have, or tenantapi.Everything.
 type policy struct {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 const (
@@ -59,6 +61,10 @@ type Leader struct {
 
 	mu   sync.Mutex
 	told map[string]map[types.UID]string // the last Events about the Ingresses of a space
+	// classMade says that there is a GatewayClass, or was: who deletes it does not want it.
+	classMade atomic.Bool
+	// budgets are what is left for the status of Gateways and routes, by tenant.
+	budgets map[string]*budget
 }
 
 // Leader returns the component that writes. One server runs it, beside its Controller.
@@ -82,8 +88,8 @@ func (c *Controller) lead(ctx context.Context) error {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 	}
 	l := &Leader{writer: w, c: c, claims: queue(), statuses: queue(), wrote: map[string]time.Time{},
-		left:   map[string]map[string]time.Time{},
-		told:   map[string]map[types.UID]string{},
+		left: map[string]map[string]time.Time{},
+		told: map[string]map[types.UID]string{}, budgets: map[string]*budget{},
 		events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
 	if err := l.read(ctx); err != nil {
 		return err
@@ -127,10 +133,23 @@ func (c *Controller) lookAtAll() {
 	for _, tenant := range c.leader.written {
 		c.leader.look(tenant)
 	}
+	for tenant := range c.gateways.spaces {
+		c.leader.look(tenant)
+	}
+	if c.gateways.api != nil {
+		c.leader.look(space.System) // which has the class
+	}
 }
 
 // addressesChanged has the leader write the addresses of nodes everywhere, soon. c.mu is held.
 func (c *Controller) addressesChanged() {
+	for tenant := range c.gateways.spaces {
+		r := c.results[tenant]
+		if r != nil && r.gateway != nil && !slices.Equal(r.addressesOf, c.nodes.spelled(tenant)) {
+			c.dirty[tenant] = true // their status has them
+			c.mark()
+		}
+	}
 	if c.leader == nil {
 		return
 	}
@@ -174,6 +193,8 @@ func (l *Leader) work(
 		switch err := do(ctx, tenant); {
 		case err == nil:
 			queue.Forget(tenant)
+		case errors.Is(err, errLater):
+			queue.AddRateLimited(tenant)
 		case ctx.Err() == nil:
 			l.log.WithError(err).WithField("tenant", tenant).
 				Warn("Ingresses are not all up to date; this is tried again")
@@ -230,7 +251,7 @@ func (l *Leader) claim(ctx context.Context, tenant string) error {
 func (l *Leader) next(tenant string, now time.Time) (out claims, changed, seen bool) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	if !l.c.known || !slices.Contains(slices.Collect(maps.Values(l.c.classes)), true) {
+	if !l.c.known || l.c.gateways.api == nil && !slices.Contains(slices.Collect(maps.Values(l.c.classes)), true) {
 		return nil, false, true // nobody knows what it wants; or its class is being replaced
 	}
 	var wants []string
@@ -251,6 +272,10 @@ func (l *Leader) lingering(tenant string, wants []string, now time.Time) (out []
 	}
 	for host := range l.held.by[tenant] {
 		if named[host] || l.c.policy.refuse(tenant, host) != "" {
+			continue
+		}
+		if l.c.gateways.pending { // a route that is not known yet may name it
+			out = append(out, host)
 			continue
 		}
 		since, ok := l.left[tenant][host]
@@ -310,7 +335,8 @@ func (l *Leader) contested(freed []string) {
 // status writes the addresses and what is wrong into the Ingresses of a space.
 func (l *Leader) status(ctx context.Context, tenant string) error {
 	l.c.mu.Lock()
-	r, addresses := l.c.results[tenant], l.c.nodes.addresses()
+	r, addresses := l.c.results[tenant], l.c.nodes.addresses(tenant)
+	routed, known := l.c.gateways.objects(tenant), l.c.known
 	if r == nil {
 		r = &result{}
 	}
@@ -350,12 +376,20 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 			l.tell(ingress, problems)
 		}
 	}
+	l.remember(tenant, told)
+	if err := errors.Join(errs...); err != nil || !known {
+		return err
+	}
+	return l.gatewayStatus(ctx, tenant, routed, r)
+}
+
+// remember takes note of what was told of the Ingresses of a space.
+func (l *Leader) remember(tenant string, told map[types.UID]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.told[tenant] = told; len(told) == 0 {
 		delete(l.told, tenant)
 	}
-	return errors.Join(errs...)
 }
 
 // gave reports whether an Ingress was looked at as one of this class.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 )
 
@@ -20,10 +21,37 @@ type takers struct {
 	pool map[string]*corev1.Node
 	// taken are the addresses whose requests a Service gets, by the Service.
 	taken map[string][]string
+	// tenants say which nodes are for some of them alone; it was version when nodes were told last.
+	tenants Tenants
+	version uint64
 }
 
-func newTakers() takers {
-	return takers{all: map[string]*corev1.Node{}, pool: map[string]*corev1.Node{}, taken: map[string][]string{}}
+func newTakers(tenants Tenants) takers {
+	return takers{all: map[string]*corev1.Node{}, pool: map[string]*corev1.Node{}, taken: map[string][]string{},
+		tenants: tenants}
+}
+
+// takes reports whether a node takes requests for a space: not if it is for other tenants alone, whom what it is told
+// would be open to.
+func (t *takers) takes(node *corev1.Node, tenant string) bool {
+	return t.tenants == nil || !t.tenants.KeptFrom(tenant, node.Labels)
+}
+
+// checkKept has nodes told what they are to know, and addresses written, when tenants have other nodes for themselves.
+func (c *Controller) checkKept() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Tenants.KeptVersion()
+	if now == c.nodes.version {
+		return
+	}
+	c.nodes.version = now
+	all := map[string]bool{}
+	for name := range c.nodes.all {
+		all[name] = true
+	}
+	c.told.look(all)
+	c.addressesChanged()
 }
 
 // set takes over a node, and reports whether it is news.
@@ -97,10 +125,24 @@ func (t *takers) has(status []networkingv1.IngressLoadBalancerIngress) bool {
 	return true
 }
 
-// addresses are those at which requests are taken now.
-func (t *takers) addresses() []corev1.LoadBalancerIngress {
+// portless reports whether a node says that something else has its ports. It is told of hosts even so, else it would
+// not try again.
+func portless(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == joinapi.NodeTakesIngress && c.Status == corev1.ConditionFalse
+	})
+}
+
+// addresses are those at which requests for a space are taken now.
+func (t *takers) addresses(tenant string) []corev1.LoadBalancerIngress {
 	var out []corev1.LoadBalancerIngress
-	for _, at := range servicelb.AddressesOf(t.pool) {
+	pool := map[string]*corev1.Node{}
+	for name, node := range t.pool {
+		if t.takes(node, tenant) && !portless(node) {
+			pool[name] = node
+		}
+	}
+	for _, at := range servicelb.AddressesOf(pool) {
 		of := func(addresses []string) bool { return slices.Contains(addresses, at.IP) }
 		free := true
 		for _, addresses := range t.taken {
@@ -111,4 +153,12 @@ func (t *takers) addresses() []corev1.LoadBalancerIngress {
 		}
 	}
 	return out[:min(len(out), mostAddresses)]
+}
+
+// spelled are the addresses as text.
+func (t *takers) spelled(tenant string) (out []string) {
+	for _, at := range t.addresses(tenant) {
+		out = append(out, at.IP)
+	}
+	return out
 }

@@ -51,6 +51,10 @@ func trimmer(pool *interning.Pool) func(obj any) (any, error) {
 			}}
 		case *corev1.Node:
 			obj = servicelb.TrimNode(o)
+		case *corev1.Namespace:
+			kept := &corev1.Namespace{ObjectMeta: trimMeta(&o.ObjectMeta)}
+			kept.Labels = o.Labels
+			obj = kept
 		}
 		return pool.Transform(obj)
 	}

@@ -61,6 +61,17 @@ func await(ctx context.Context, synced []cache.InformerSynced) bool {
 func observe[T any](c *Controller, informer cache.SharedIndexInformer, see func(obj T, deleted bool)) (
 	cache.InformerSynced, error,
 ) {
+	handler, err := handles(c, see)(informer)
+	if err != nil {
+		return nil, err
+	}
+	return handler.HasSynced, nil
+}
+
+// handles adds what observe does to an informer.
+func handles[T any](
+	c *Controller, see func(obj T, deleted bool),
+) func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
 	call := func(obj any, deleted bool) {
 		if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = t.Obj
@@ -71,15 +82,13 @@ func observe[T any](c *Controller, informer cache.SharedIndexInformer, see func(
 			see(o, deleted)
 		}
 	}
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { call(obj, false) },
-		UpdateFunc: func(_, obj any) { call(obj, false) },
-		DeleteFunc: func(obj any) { call(obj, true) },
-	})
-	if err != nil {
-		return nil, err
+	return func(informer cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
+		return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { call(obj, false) },
+			UpdateFunc: func(_, obj any) { call(obj, false) },
+			DeleteFunc: func(obj any) { call(obj, true) },
+		})
 	}
-	return handler.HasSynced, nil
 }
 
 func (c observer) observeIngresses(f informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
@@ -162,7 +171,11 @@ func (c observer) observeRest(f *restFactories) (synced []cache.InformerSynced, 
 		}
 		synced = append(synced, one)
 	}
-	return synced, nil
+	if c.gateways.api == nil {
+		return synced, nil
+	}
+	namespaces, err := observe(c.Controller, f.all.Core().V1().Namespaces().Informer(), c.seeNamespace)
+	return append(synced, namespaces), err
 }
 
 // observeSlices looks at what a slice was, too: one that is another Service's now has left the first.
@@ -216,7 +229,9 @@ func (c observer) seeService(service *corev1.Service, deleted bool) {
 
 func (c observer) seeNode(node *corev1.Node, deleted bool) {
 	if c.nodes.set(node, deleted) {
-		c.told.look(c.nodes.choose(c.Partition))
+		changed := c.nodes.choose(c.Partition)
+		changed[node.Name] = true // its labels say for whom it is
+		c.told.look(changed)
 		c.addressesChanged()
 	}
 }
@@ -264,6 +279,10 @@ func (c observer) hosts(tenant string, hosts []string) {
 // objects are those that Ingresses name.
 type objects struct{ services, slices, secrets cache.Indexer }
 
+func (f *restFactories) namespaces() cache.Indexer {
+	return f.all.Core().V1().Namespaces().Informer().GetIndexer()
+}
+
 func (f *restFactories) objects() objects {
 	return objects{f.all.Core().V1().Services().Informer().GetIndexer(),
 		f.all.Discovery().V1().EndpointSlices().Informer().GetIndexer(),
@@ -274,7 +293,11 @@ func find[T any](from cache.Indexer, namespace, name string) *T {
 	if from == nil {
 		return nil
 	}
-	obj, ok, err := from.GetByKey(namespace + "/" + name)
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	obj, ok, err := from.GetByKey(key)
 	if err != nil || !ok {
 		return nil
 	}

@@ -12,12 +12,14 @@ import (
 )
 
 // Removal takes back once, where Ingresses are turned off, what the Leader wrote: addresses that
-// take no requests any more, the class that would be the default of new Ingresses, and who has which host.
+// take no requests any more, the class that would be the default of new Ingresses, who has which host, and the status
+// of Gateways and routes.
 func Removal(o Options) component.Component {
 	o = o.withDefaults()
 	w := writer{o.Writer, o.Log}
 	return component.Component{Name: Name + "-removal", Run: func(ctx context.Context, ready func()) error {
-		if err := w.takeBack(ctx); err != nil && ctx.Err() == nil {
+		err := errors.Join(w.takeBack(ctx), w.takeBackGateways(ctx, o.Objects))
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		ready()

@@ -7,12 +7,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/server/addons/gateway"
 )
 
 // Bounds of one space. Nodes keep all of it in their memory.
@@ -25,6 +27,10 @@ const (
 	mostEntries   = 2000    // of spec.tls
 	mostBytes     = 8 << 20 // of certificates and keys
 	mostProblems  = 20      // that are said of an Ingress
+	// mostAlike is how many matches a request is compared with: those of one path, and of what it begins with.
+	// mostParts is how many parts paths have together: nodes keep a tree of them.
+	mostAlike = 256
+	mostParts = 100000
 	// mostLooked is how many hosts are looked at, and mostWorked how many endpoints and ports of slices.
 	mostLooked = 4 * mostHosts
 	mostWorked = 400000
@@ -44,14 +50,16 @@ type view struct {
 	tenant string
 	// ingresses are those of this class.
 	ingresses []*networkingv1.Ingress
+	routes    routes
 	service   func(namespace, name string) *corev1.Service
 	endpoints func(namespace, service string) []*discoveryv1.EndpointSlice
 	secret    func(namespace, name string) *corev1.Secret
 	// before are the certificates of the Secrets as they were last time.
 	before map[object]parsed
-	// refuse says why the space may not have a host, takenBy who has it; both are empty if it may have it.
+	// refuse says why the space may not have a host, takenBy who has it, by which host; all are empty if it may have
+	// it.
 	refuse  func(host string) string
-	takenBy func(host string) string
+	takenBy func(host string) (who, by string)
 	// holds reports whether it has it.
 	holds func(host string) bool
 	// owns reports whether an address is that of a pod of the space.
@@ -61,6 +69,13 @@ type view struct {
 // problem is what an Ingress does not get, and why.
 type problem struct{ reason, message string }
 
+// source is an Ingress or a route.
+type source struct{ key, namespace string }
+
+func sourceOf(ingress *networkingv1.Ingress) source {
+	return source{ingressKey(ingress), ingress.Namespace}
+}
+
 // result is what becomes of a space.
 type result struct {
 	hosts        map[string]*joinapi.IngressHost
@@ -68,16 +83,19 @@ type result struct {
 	certificates map[string]*joinapi.IngressCertificate
 	// wants are the hosts that the space would have, in the order of its Ingresses.
 	wants []string
-	// served are the Ingresses of which nodes take requests, by key.
+	// served are the sources of which nodes take requests, by key.
 	served   map[string]bool
 	problems map[string][]problem
+	// gateway is what its Gateways and routes come to, nil without, and addressesOf what these have as addresses.
+	gateway     *gateway.Result
+	addressesOf []string
 	// uses are the Services and Secrets that it depends on, whether they are there or not.
 	uses map[object]bool
 	// addresses are those of all endpoints.
 	addresses map[netip.Addr]bool
 	// strangers says that endpoints were left out, as their addresses are of no pod of the space so far.
 	strangers bool
-	// taken are the hosts that are another's.
+	// taken are hosts of others that keep the space from some that it wants: these, or what is below them.
 	taken map[string]bool
 	// parsed are the certificates of the Secrets of spec.tls.
 	parsed map[object]parsed
@@ -94,10 +112,15 @@ const (
 type resolver struct {
 	view
 	*result
-	paths map[string]map[joinapi.IngressPath]bool // by host, without backends
+	paths map[string]map[string]bool // by host, as matchOf spells them
 	count int
-	// waiting are the Ingresses with hosts that the space might have and does not, and held is how many it has.
-	waiting []*networkingv1.Ingress
+	// asked is what became of the hosts that were looked at.
+	asked map[string]answer
+	// alike is how many matches with conditions have the same host and path, and parts how many all paths have.
+	alike map[string]int
+	parts int
+	// waiting are the sources with hosts that the space might have and does not, and held is how many it has.
+	waiting []source
 	held    int
 	// all is how many endpoints there are, entries of spec.tls, and bytes of certificates.
 	all, entries, bytes int
@@ -107,49 +130,56 @@ type resolver struct {
 	read           map[*discoveryv1.EndpointSlice]*readSlice
 }
 
-// waitsFor reports whether the space wants one of the hosts, which was another's, or one below it.
+// waitsFor reports whether one of the hosts, which was another's, kept the space from one that it wants.
 func (r *result) waitsFor(freed []string) bool {
-	hosts := map[string]bool{}
-	for _, host := range freed {
-		hosts[host] = true
-	}
-	for host := range r.taken {
-		if hosts[host] || hosts[wildcardOver(host)] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(freed, func(host string) bool { return r.taken[host] })
 }
 
 // resolve says what becomes of a space.
 func resolve(v view) *result {
-	r := &resolver{view: v, paths: map[string]map[joinapi.IngressPath]bool{},
+	r := &resolver{view: v, paths: map[string]map[string]bool{},
 		read:  map[*discoveryv1.EndpointSlice]*readSlice{},
-		found: map[string]bool{}}
+		found: map[string]bool{}, asked: map[string]answer{}, alike: map[string]int{}}
 	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
 		certificates: map[string]*joinapi.IngressCertificate{}, served: map[string]bool{},
 		problems: map[string][]problem{}, uses: map[object]bool{}, parsed: map[object]parsed{},
 		taken: map[string]bool{}, addresses: map[netip.Addr]bool{}}
+	parts := append(r.ofIngresses(), r.ofRoutes()...)
 	// Where two say the same, the older one has it.
-	slices.SortFunc(r.ingresses, func(a, b *networkingv1.Ingress) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(ingressKey(a), ingressKey(b)))
+	slices.SortStableFunc(parts, func(a, b part) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.key, b.key))
 	})
-	for _, ingress := range r.ingresses {
-		r.ingress(ingress)
+	for _, one := range parts {
+		one.apply()
 	}
+	r.secureRoutes()
 	if r.held >= mostHosts {
-		for _, ingress := range r.waiting {
-			r.say(ingress, reasonBounds, "the Ingresses of this space have more than %d hosts together; the rest is "+
+		for _, from := range r.waiting {
+			r.say(from, reasonBounds, "the Ingresses of this space have more than %d hosts together; the rest is "+
 				"left out", mostHosts)
 		}
 	}
 	for _, host := range r.hosts {
-		slices.SortFunc(host.Paths, byPrecedence)
+		slices.SortStableFunc(host.Paths, byPrecedence)
 	}
 	return r.result
 }
 
-// byPrecedence is the order in which paths are tried.
+// part is what one source says. Those of a space apply one after the other.
+type part struct {
+	created time.Time
+	key     string
+	apply   func()
+}
+
+func (r *resolver) ofIngresses() (out []part) {
+	for _, ingress := range r.ingresses {
+		out = append(out, part{ingress.CreationTimestamp.Time, ingressKey(ingress), func() { r.ingress(ingress) }})
+	}
+	return out
+}
+
+// byPrecedence is the order in which paths are tried. What is equal stays in the order of age.
 func byPrecedence(a, b joinapi.IngressPath) int {
 	exactFirst := func(p joinapi.IngressPath) int {
 		if p.Exact {
@@ -157,15 +187,34 @@ func byPrecedence(a, b joinapi.IngressPath) int {
 		}
 		return 1
 	}
+	anyLast := func(p joinapi.IngressPath) int {
+		if p.Method == "" {
+			return 1
+		}
+		return 0
+	}
 	return cmp.Or(cmp.Compare(len(b.Path), len(a.Path)), cmp.Compare(exactFirst(a), exactFirst(b)),
-		cmp.Compare(a.Path, b.Path))
+		cmp.Compare(a.Path, b.Path), cmp.Compare(anyLast(a), anyLast(b)),
+		cmp.Compare(len(b.Headers), len(a.Headers)), cmp.Compare(len(b.Query), len(a.Query)))
+}
+
+// matchOf spells what requests a path matches.
+func matchOf(p *joinapi.IngressPath) string {
+	how := "prefix "
+	if p.Exact {
+		how = "exact "
+	}
+	if p.Method == "" && p.Scheme == "" && len(p.Headers) == 0 && len(p.Query) == 0 {
+		return how + p.Path
+	}
+	return fmt.Sprintf("%s%q %s %s %q %q", how, p.Path, p.Method, p.Scheme, p.Headers, p.Query)
 }
 
 func ingressKey(ingress *networkingv1.Ingress) string { return ingress.Namespace + "/" + ingress.Name }
 
 // say takes note of a problem.
-func (r *resolver) say(ingress *networkingv1.Ingress, reason, format string, args ...any) {
-	key := ingressKey(ingress)
+func (r *resolver) say(of source, reason, format string, args ...any) {
+	key := of.key
 	if len(r.problems[key]) >= mostProblems {
 		return
 	}
@@ -175,29 +224,13 @@ func (r *resolver) say(ingress *networkingv1.Ingress, reason, format string, arg
 }
 
 func (r *resolver) ingress(ingress *networkingv1.Ingress) {
-	mine := map[string]bool{}
+	mine, from := map[string]bool{}, sourceOf(ingress)
 	for _, host := range hostsOf(ingress) {
-		if r.looked++; r.looked > mostLooked {
-			r.say(ingress, reasonBounds, "the Ingresses of this space name more than %d hosts together; the rest is "+
-				"left out", mostLooked)
-			break
-		}
-		if why := r.refuse(host); why != "" {
-			r.say(ingress, reasonHost, "no requests for %s are taken: %s", spelled(host), why)
-			continue
-		}
-		if r.want(host) && r.holds(host) {
-			r.held++
-		}
-		if who := r.takenBy(host); who != "" {
-			r.taken[host] = true
-			r.say(ingress, reasonTaken, "no requests for %s are taken: %s", spelled(host), about(r.tenant, who))
-			continue
-		}
-		if r.holds(host) {
-			mine[host] = true
-		} else { // it is about to, if there is room
-			r.waiting = append(r.waiting, ingress)
+		got := r.ask(host)
+		if mine[host] = got.held; got.reason != "" {
+			r.say(from, got.reason, "no requests for %s are taken: %s", spelled(host), got.message)
+		} else if !got.held { // it is about to, if there is room
+			r.waiting = append(r.waiting, from)
 		}
 	}
 	for i := range ingress.Spec.Rules {
@@ -207,20 +240,54 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 	}
 	if b := ingress.Spec.DefaultBackend; b != nil {
 		for _, host := range slices.Sorted(maps.Keys(mine)) { // which is left out must not depend on chance
-			r.path(ingress, host, joinapi.IngressPath{Path: "/"}, b)
+			if mine[host] {
+				r.path(from, host, joinapi.IngressPath{Path: "/"}, func(p *joinapi.IngressPath) {
+					p.Backend = r.ingressBackend(from, b)
+				})
+			}
 		}
 	}
 	r.secure(ingress, mine)
 }
 
-// want takes note of a host, and reports whether it is a new one.
-func (r *resolver) want(host string) bool {
-	if _, ok := r.paths[host]; ok {
-		return false
+// answer is whether a space has a host, and if it does not get it, why.
+type answer struct {
+	held            bool
+	reason, message string
+}
+
+// ask says what becomes of a host that an Ingress or a route names, and takes note that it is wanted.
+func (r *resolver) ask(host string) answer {
+	if was, ok := r.asked[host]; ok {
+		return was
 	}
-	r.paths[host] = map[joinapi.IngressPath]bool{}
-	r.wants = append(r.wants, host)
-	return true
+	if r.looked++; r.looked > mostLooked {
+		return answer{false, reasonBounds, fmt.Sprintf("the Ingresses of this space name more than %d hosts "+
+			"together; the rest is left out",
+			mostLooked)}
+	}
+	out := answer{held: r.holds(host)}
+	if why := r.refuse(host); why != "" {
+		out = answer{false, reasonHost, why}
+	} else {
+		if r.want(host); out.held {
+			r.held++
+		}
+		if who, by := r.takenBy(host); who != "" {
+			r.taken[by] = true
+			out = answer{false, reasonTaken, about(r.tenant, who)}
+		}
+	}
+	r.asked[host] = out
+	return out
+}
+
+// want takes note of a host.
+func (r *resolver) want(host string) {
+	if r.paths[host] == nil {
+		r.paths[host] = map[string]bool{}
+		r.wants = append(r.wants, host)
+	}
 }
 
 func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.IngressRule) {
@@ -237,39 +304,72 @@ func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.Ingres
 		if path.Path == "" {
 			path.Path = "/"
 		}
-		r.path(ingress, rule.Host, path, &p.Backend)
+		from := sourceOf(ingress)
+		r.path(from, rule.Host, path, func(to *joinapi.IngressPath) {
+			to.Backend = r.ingressBackend(from, &p.Backend)
+		})
 	}
 }
 
-// path has requests for a path go to a backend.
+// path has requests for a path go where lead says.
 func (r *resolver) path(
-	ingress *networkingv1.Ingress, host string, path joinapi.IngressPath, to *networkingv1.IngressBackend,
+	from source, host string, path joinapi.IngressPath, lead func(*joinapi.IngressPath),
 ) {
-	if r.paths[host][path] {
-		r.served[ingressKey(ingress)] = true // by an older one, which has it
+	match := matchOf(&path)
+	if r.paths[host][match] {
+		r.served[from.key] = true // by an older one, which has it
 		return
 	}
 	if r.count++; r.count > mostPaths {
-		r.say(ingress, reasonBounds, "the Ingresses of this space have more than %d paths together; the "+
+		r.say(from, reasonBounds, "the Ingresses of this space have more than %d paths together; the "+
 			"rest is left out", mostPaths)
 		return
 	}
-	r.paths[host][path] = true
+	r.paths[host][match] = true
+	if !r.room(from, host, &path) {
+		return
+	}
 	at := r.hosts[host]
 	if at == nil {
 		at = &joinapi.IngressHost{Name: host, Tenant: r.tenant}
 		r.hosts[host] = at
 	}
-	r.served[ingressKey(ingress)] = true
-	path.Backend = r.backend(ingress, to)
+	r.served[from.key] = true
+	lead(&path)
 	at.Paths = append(at.Paths, path)
+}
+
+// room reports whether there is room for one more path.
+func (r *resolver) room(from source, host string, path *joinapi.IngressPath) bool {
+	if r.parts += 1 + strings.Count(path.Path, "/"); r.parts > mostParts {
+		r.say(from, reasonBounds, "the paths of this space have more than %d parts together; the rest is left out",
+			mostParts)
+		return false
+	}
+	if path.Method == "" && path.Scheme == "" && len(path.Headers) == 0 && len(path.Query) == 0 {
+		return true // a request is compared with nothing
+	}
+	all := 0
+	for at := strings.TrimRight(path.Path, "/"); ; at = at[:strings.LastIndexByte(at, '/')] {
+		all += r.alike[host+at]
+		if all >= mostAlike {
+			r.say(from, reasonBounds, "there are more than %d matches of %s that one request is compared with; the "+
+				"rest is left out", mostAlike, spelled(host))
+			return false
+		}
+		if !strings.Contains(at, "/") {
+			break
+		}
+	}
+	r.alike[host+strings.TrimRight(path.Path, "/")]++
+	return true
 }
 
 // secure gives hosts their certificates: those that are for the very name before those for a wildcard.
 func (r *resolver) secure(ingress *networkingv1.Ingress, mine map[string]bool) {
-	bare := map[string]bool{}
-	for host := range mine {
-		if at := r.hosts[host]; at != nil && at.Certificate == "" {
+	bare, from := map[string]bool{}, sourceOf(ingress)
+	for host, is := range mine {
+		if at := r.hosts[host]; is && at != nil && at.Certificate == "" {
 			bare[host] = true
 		}
 	}
@@ -286,13 +386,13 @@ func (r *resolver) secure(ingress *networkingv1.Ingress, mine map[string]bool) {
 			continue // the one that nobody signed
 		}
 		if r.entries++; r.entries > mostEntries {
-			r.say(ingress, reasonBounds, "the Ingresses of this space have more than %d entries of spec.tls "+
+			r.say(from, reasonBounds, "the Ingresses of this space have more than %d entries of spec.tls "+
 				"together; the rest is left out", mostEntries)
 			break
 		}
 		p := r.parse(object{kindSecret, ingress.Namespace, entry.SecretName})
 		if p.why != "" {
-			r.say(ingress, reasonCertificate, "Secret %s: %s; connections get a certificate that nobody signed",
+			r.say(from, reasonCertificate, "Secret %s: %s; connections get a certificate that nobody signed",
 				entry.SecretName, p.why)
 			continue
 		}
@@ -309,7 +409,7 @@ func (r *resolver) secure(ingress *networkingv1.Ingress, mine map[string]bool) {
 	for _, host := range slices.Sorted(maps.Keys(bare)) {
 		for _, c := range []*joinapi.IngressCertificate{exact[host], below[wildcardOver(host)], all} {
 			if c != nil {
-				r.present(ingress, host, c)
+				r.present(from, host, c)
 				break
 			}
 		}
@@ -317,10 +417,10 @@ func (r *resolver) secure(ingress *networkingv1.Ingress, mine map[string]bool) {
 }
 
 // present gives a host its certificate.
-func (r *resolver) present(ingress *networkingv1.Ingress, host string, c *joinapi.IngressCertificate) {
+func (r *resolver) present(from source, host string, c *joinapi.IngressCertificate) {
 	if r.certificates[c.ID] == nil {
 		if r.bytes+len(c.Chain)+len(c.Key) > mostBytes {
-			r.say(ingress, reasonBounds, "the certificates of this space have more than %d MiB together; the rest "+
+			r.say(from, reasonBounds, "the certificates of this space have more than %d MiB together; the rest "+
 				"is left out", mostBytes>>20)
 			return
 		}

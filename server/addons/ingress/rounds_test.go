@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 // TestASliceThatBecomesAnothersLeavesItsService: its addresses must not stay with nodes when nobody looks at the
@@ -154,9 +157,12 @@ func TestNothingIsFreedWithoutAClass(t *testing.T) {
 }
 
 func TestWhoWaitsForAHost(t *testing.T) {
-	r := &result{taken: map[string]bool{"a.x": true, "b.y": true}}
-	for host, want := range map[string]bool{"a.x": true, "*.y": true, "*.x": true, "y": false, "c.x": false,
-		"": false} {
+	w := &world{policy: newPolicy(), holders: newHolders()}
+	w.holders.set("t2", claims{"a.x": time.Unix(1, 0), "*.y": time.Unix(1, 0), "c.x": time.Unix(1, 0)})
+	w.ingresses = append(w.ingresses, ing("default.t1/a", 1, rule("a.x"), rule("c.b.y"), rule("mine.x")))
+	r := resolve(w.view("t1"))
+	for host, want := range map[string]bool{"a.x": true, "*.y": true, "*.b.y": false, "c.b.y": false, "mine.x": false,
+		"c.x": false, "": false} {
 		if r.waitsFor([]string{"else", host}) != want {
 			t.Errorf("%q: %v", host, !want)
 		}
@@ -213,12 +219,12 @@ func TestBoundsOfASpaceTogether(t *testing.T) {
 }
 
 func TestAStatusHasSoManyAddresses(t *testing.T) {
-	nodes := newTakers()
+	nodes := newTakers(nil)
 	for i := range mostAddresses + 10 {
 		nodes.set(node(fmt.Sprintf("n%d", i), nil, fmt.Sprintf("192.0.2.%d", i)), false)
 	}
 	changed := nodes.choose("")
-	if n := len(nodes.addresses()); n != mostAddresses || len(changed) != mostAddresses+10 {
+	if n := len(nodes.addresses("")); n != mostAddresses || len(changed) != mostAddresses+10 {
 		t.Errorf("%d addresses, and %d nodes changed", n, len(changed))
 	}
 	nodes.set(node("n3", map[string]string{"node.kubernetes.io/exclude-from-external-load-balancers": ""},
@@ -227,6 +233,28 @@ func TestAStatusHasSoManyAddresses(t *testing.T) {
 	if changed := slices.Collect(maps.Keys(nodes.choose(""))); !slices.Equal(changed, []string{"n3"}) {
 		t.Errorf("%v are told anew", changed)
 	}
+}
+
+// TestANodeWithoutPortsHasNoAddress: it says so itself, and is told of hosts even so.
+func TestANodeWithoutPortsHasNoAddress(t *testing.T) {
+	const key = "default.t1/a"
+	without := node("n2", nil, "192.0.2.2")
+	without.Status.Conditions = append(without.Status.Conditions, corev1.NodeCondition{Type: joinapi.NodeTakesIngress,
+		Status: corev1.ConditionFalse})
+	k := newCluster(t, ourClass(), node("n1", nil, "192.0.2.1"), without, ing(key, 1, rule("a.x", "Prefix / web:80")))
+	c, _ := k.server()
+	k.await("it has the address of the other", func() bool { return k.at(key) == "192.0.2.1" })
+	w := watching(t, c, "n2")
+	defer w.Stop()
+	if len(w.news()) == 0 {
+		t.Error("the node is told of nothing, and would not try again")
+	}
+	without = without.DeepCopy()
+	without.Status.Conditions = without.Status.Conditions[:1]
+	if _, err := k.CoreV1().Nodes().Update(t.Context(), without, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.await("it has both", func() bool { return k.at(key) == "192.0.2.1 192.0.2.2" })
 }
 
 // TestAnIngressThatLeavesTheClassLosesItsAddresses, but not those that another controller gave.

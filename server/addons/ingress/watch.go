@@ -139,10 +139,14 @@ func (w *Watch) awake() {
 	}
 }
 
-// Next returns what the node was not told yet, without the end of the batch. Only one goroutine may call it.
-func (w *Watch) Next() (lines []joinapi.IngressLine) {
+// Next returns what the node was not told yet, without the end of the batch; false if the watch has ended, and nothing
+// is known. Only one goroutine may call it.
+func (w *Watch) Next() (lines []joinapi.IngressLine, ok bool) {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
+	if !w.c.told.watches[w] {
+		return nil, false
+	}
 	dirty := w.dirty
 	if w.everything {
 		dirty = map[string]bool{}
@@ -154,11 +158,19 @@ func (w *Watch) Next() (lines []joinapi.IngressLine) {
 		}
 	}
 	w.dirty, w.everything = map[string]bool{}, false
-	takes := w.c.nodes.pool[w.node] != nil
+	known := map[string]bool{}
+	takes := func(tenant string) bool {
+		is, ok := known[tenant]
+		if node := w.c.nodes.pool[w.node]; !ok && node != nil {
+			is = w.c.nodes.takes(node, tenant)
+			known[tenant] = is
+		}
+		return is
+	}
 	for _, key := range slices.Sorted(maps.Keys(dirty)) {
 		was, now := w.told[key], w.c.told.lines[key]
 		switch {
-		case takes && now != nil:
+		case now != nil && takes(tenantOf(now)):
 			if was != now {
 				w.told[key] = now
 				lines = append(lines, *now)
@@ -168,5 +180,5 @@ func (w *Watch) Next() (lines []joinapi.IngressLine) {
 			lines = append(lines, was.Deletion())
 		}
 	}
-	return lines
+	return lines, true
 }

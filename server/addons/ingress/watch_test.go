@@ -101,11 +101,11 @@ func TestANodeOutOfThePoolIsToldNothing(t *testing.T) {
 	c.publish("t1", secured(t, "t1", "a.x"), time.Time{})
 	for name, want := range map[string]int{"in": 3, "out": 0, "theirs": 0, "nobody": 0} {
 		w := watching(t, c, name)
-		if lines := w.Next(); len(lines) != want {
+		if lines := w.news(); len(lines) != want {
 			t.Errorf("%s is told %+v", name, lines)
 		}
 		c.publish("t1", secured(t, "t1", "a.x"), time.Time{}) // with a new certificate
-		if lines := w.Next(); len(lines) != min(1, want) {
+		if lines := w.news(); len(lines) != min(1, want) {
 			t.Errorf("then %s is told %+v", name, lines)
 		}
 		w.Stop()
@@ -116,14 +116,14 @@ func TestANodeThatLeavesThePoolForgets(t *testing.T) {
 	c, k := still(node("n", nil), node("other", nil)), knows{}
 	c.publish("t1", secured(t, "t1", "a.x"), time.Time{})
 	w, other := watching(t, c, "n"), watching(t, c, "other")
-	k.apply(t, w.Next())
-	other.Next()
+	k.apply(t, w.news())
+	other.news()
 	if len(k) != 3 {
 		t.Fatalf("it knows %s", k.keys())
 	}
 	observer{c}.seeNode(node("n", excluded()), false)
 	<-w.Changed()
-	lines := w.Next()
+	lines := w.news()
 	if k.apply(t, lines); len(k) != 0 || len(lines) != 3 {
 		t.Errorf("out of the pool it knows %s", k.keys())
 	}
@@ -132,15 +132,15 @@ func TestANodeThatLeavesThePoolForgets(t *testing.T) {
 			t.Error("it is told the key once more")
 		}
 	}
-	if lines := other.Next(); len(lines) != 0 {
+	if lines := other.news(); len(lines) != 0 {
 		t.Errorf("the other one is told %v", lines)
 	}
 	observer{c}.seeNode(node("n", nil), false)
-	if k.apply(t, w.Next()); len(k) != 3 {
+	if k.apply(t, w.news()); len(k) != 3 {
 		t.Errorf("back in the pool it knows %s", k.keys())
 	}
 	observer{c}.seeNode(node("n", nil), true)
-	if k.apply(t, w.Next()); len(k) != 0 {
+	if k.apply(t, w.news()); len(k) != 0 {
 		t.Errorf("deleted, it knows %s", k.keys())
 	}
 }
@@ -148,27 +148,27 @@ func TestANodeThatLeavesThePoolForgets(t *testing.T) {
 func TestChangesAreToldOnce(t *testing.T) {
 	c := still(node("n", nil))
 	w := watching(t, c, "n")
-	if lines := w.Next(); len(lines) != 0 {
+	if lines := w.news(); len(lines) != 0 {
 		t.Errorf("of nothing it is told %v", lines)
 	}
 	first := secured(t, "t1", "a.x")
 	c.publish("t1", first, time.Time{})
 	<-w.Changed()
-	if lines := w.Next(); len(lines) != 3 {
+	if lines := w.news(); len(lines) != 3 {
 		t.Errorf("it is told %v", lines)
 	}
 	again := *first // as resolved again: equal, and not the same
 	again.hosts = map[string]*joinapi.IngressHost{"a.x": ptr(*first.hosts["a.x"])}
 	c.publish("t1", &again, time.Time{})
-	if len(w.Changed()) != 0 || len(w.Next()) != 0 {
+	if len(w.Changed()) != 0 || len(w.news()) != 0 {
 		t.Error("what stays as it is is told again")
 	}
 	c.publish("t2", secured(t, "t2", "b.x"), time.Time{})
-	if lines := w.Next(); len(lines) != 3 || len(w.Next()) != 0 {
+	if lines := w.news(); len(lines) != 3 || len(w.news()) != 0 {
 		t.Errorf("of another space it is told %v", lines)
 	}
 	c.publish("t1", resolve((&world{}).view("t1")), time.Time{})
-	if lines := w.Next(); len(lines) != 3 || len(w.Next()) != 0 || c.results["t1"] != nil {
+	if lines := w.news(); len(lines) != 3 || len(w.news()) != 0 || c.results["t1"] != nil {
 		t.Errorf("of the end it is told %v", lines)
 	}
 	w.Stop()
@@ -198,15 +198,15 @@ func TestAHostThatMoves(t *testing.T) {
 			c, k := still(node("n", nil)), knows{}
 			w := watching(t, c, "n")
 			c.publish("t1", with, time.Time{})
-			k.apply(t, w.Next())
+			k.apply(t, w.news())
 			for _, step := range steps {
 				if step(c); looks {
-					k.apply(t, w.Next())
+					k.apply(t, w.news())
 				}
 			}
-			k.apply(t, w.Next())
+			k.apply(t, w.news())
 			late := knows{}
-			late.apply(t, watching(t, c, "n").Next())
+			late.apply(t, watching(t, c, "n").news())
 			for who, k := range map[string]knows{"who was there": k, "who came later": late} {
 				if h := k["host a.x"].Host; h == nil || h.Tenant != "t2" || k["host b.x"].Host == nil || len(k) != 6 {
 					t.Errorf("%s, looked in between: %v: %s knows %s", name, looks, who, k.keys())
@@ -219,7 +219,7 @@ func TestAHostThatMoves(t *testing.T) {
 func TestAWatchEndsWithTheController(t *testing.T) {
 	c := still(node("n", nil))
 	w := watching(t, c, "n")
-	c.reset()
+	c.reset(nil)
 	<-w.Done()
 	if _, ok := c.Watch("n"); ok {
 		t.Error("one begins while nothing is known")
@@ -260,11 +260,85 @@ func TestAddressesOfNodes(t *testing.T) {
 	} {
 		observer{c}.seeService(step.service, step.deleted)
 		var got []string
-		for _, at := range c.nodes.addresses() {
+		for _, at := range c.nodes.addresses("") {
 			got = append(got, at.IP)
 		}
 		if strings.Join(got, " ") != step.want {
 			t.Errorf("with %v the addresses are %q, want %s", step.service.Status, got, step.want)
 		}
+	}
+}
+
+// TestNodesOfATenantAreToldItsHostsOnly: who breaks out of a pod of such a node reads what it was told.
+func TestNodesOfATenantAreToldItsHostsOnly(t *testing.T) {
+	k := newCluster(t, node("n1", nil, "192.0.2.1"), node("n2", map[string]string{"for": "t1"}, "192.0.2.2"),
+		ourClass(), svc("default/web", "http:80"), svc("default.t1/web", "http:80"), svc("default.t2/web", "http:80"),
+		ing("default/web", 3, rule("system.example.com", "Prefix / web:80")),
+		ing("default.t1/web", 2, rule("one.example.com", "Prefix / web:80")),
+		ing("default.t2/web", 1, rule("two.example.com", "Prefix / web:80")))
+	c, _ := k.server()
+	told := func(node string) string {
+		c.mu.Lock()
+		known := c.known
+		c.mu.Unlock()
+		if !known {
+			return ""
+		}
+		w := watching(t, c, node)
+		defer w.Stop()
+		var hosts []string
+		for _, line := range w.news() {
+			if line.Host != nil {
+				hosts = append(hosts, strings.TrimSuffix(line.Host.Name, ".example.com"))
+			}
+		}
+		return strings.Join(hosts, " ")
+	}
+	const all = "one system two"
+	k.await("both are told everything", func() bool { return told("n1") == all && told("n2") == all })
+	w := watching(t, c, "n2")
+	defer w.Stop()
+	w.news()
+	k.keeps.Add(1)
+	var gone []string
+	k.await("the node is told what it is to forget", func() bool {
+		for _, line := range w.news() {
+			if line.Host != nil && line.Host.Deleted {
+				gone = append(gone, line.Host.Name)
+			}
+		}
+		return strings.Join(gone, " ") == "system.example.com two.example.com"
+	})
+	if got := told("n2"); got != "one" {
+		t.Errorf("the tenant's node is told of %q", got)
+	}
+	if got := told("n1"); got != all {
+		t.Errorf("the other node is told of %q", got)
+	}
+	for key, want := range map[string]string{"default/web": "192.0.2.1", "default.t1/web": "192.0.2.1 192.0.2.2",
+		"default.t2/web": "192.0.2.1"} {
+		k.await(key+" has the addresses that serve it", func() bool { return k.at(key) == want })
+	}
+}
+
+// news is what Next has.
+func (w *Watch) news() []joinapi.IngressLine {
+	lines, _ := w.Next()
+	return lines
+}
+
+// TestAWatchThatEndedTellsNothing: what it would tell is that everything is gone.
+func TestAWatchThatEndedTellsNothing(t *testing.T) {
+	c := still(node("n", nil))
+	c.publish("t1", &result{wants: []string{"a.x"},
+		hosts: map[string]*joinapi.IngressHost{"a.x": {Name: "a.x", Tenant: "t1"}}}, time.Now())
+	w := watching(t, c, "n")
+	if lines, ok := w.Next(); len(lines) != 1 || !ok {
+		t.Fatalf("the node is told %v", lines)
+	}
+	observer{c}.seeNode(node("n", map[string]string{"a": "b"}), false) // it has something to look at
+	c.reset(nil)
+	if lines, ok := w.Next(); len(lines) != 0 || ok {
+		t.Errorf("the node is told %v", lines)
 	}
 }

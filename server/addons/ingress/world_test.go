@@ -175,9 +175,10 @@ type world struct {
 
 // view is what a tenant is resolved from.
 func (w *world) view(tenant string) view {
-	v := view{tenant: tenant, refuse: func(string) string { return "" }, takenBy: func(string) string { return "" },
-		holds: func(string) bool { return true },
-		owns:  func(addr netip.Addr) bool { return w.owners[addr.String()] == tenant },
+	v := view{tenant: tenant, refuse: func(string) string { return "" },
+		takenBy: func(string) (string, string) { return "", "" },
+		holds:   func(string) bool { return true },
+		owns:    func(addr netip.Addr) bool { return w.owners[addr.String()] == tenant },
 		service: func(namespace, name string) *corev1.Service {
 			return named(w.services, namespace, name)
 		},
@@ -195,7 +196,7 @@ func (w *world) view(tenant string) view {
 		v.refuse = func(host string) string { return w.policy.refuse(tenant, host) }
 	}
 	if w.holders != nil {
-		v.takenBy = func(host string) string { return w.holders.takenFrom(tenant, host, w.policy) }
+		v.takenBy = func(host string) (string, string) { return w.holders.takenFrom(tenant, host, w.policy) }
 		v.holds = func(host string) bool { return w.holders.holder(host) == tenant }
 	}
 	for _, ingress := range w.ingresses {

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 // Nodes are those of the cluster that are for the Services of a partition, whatever pool of nodes a Service
@@ -32,7 +34,7 @@ func AddressesOf(nodes map[string]*corev1.Node) []corev1.LoadBalancerIngress {
 func TrimNode(k *corev1.Node) *corev1.Node {
 	conditions := []corev1.NodeCondition{}
 	for _, c := range k.Status.Conditions {
-		if c.Type == corev1.NodeReady { // without its heartbeat
+		if c.Type == corev1.NodeReady || c.Type == joinapi.NodeTakesIngress { // without its heartbeat
 			conditions = append(conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 		}
 	}

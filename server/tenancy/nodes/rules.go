@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -24,6 +25,7 @@ type Tenants interface {
 // Rules are those of all tenants.
 type Rules struct {
 	tenants Tenants
+	version atomic.Uint64
 
 	mu sync.RWMutex
 	// kept are those that have nodes for themselves alone, with the labels of these
@@ -74,6 +76,9 @@ func (r *Rules) Changed(old, t *tenantapi.Tenant) {
 	if !same {
 		r.keep(keeper{tenant: t.Name}, is)
 	}
+	if old == nil && t.Spec.Template != "" {
+		r.version.Add(1) // its template may have nodes, which are kept from whom is not known
+	}
 	// A new one leaves others fewer nodes, and has no pods that wait yet.
 	if old != nil && (!same || old.Spec.Template != t.Spec.Template ||
 		(old.Spec.Scheduling == nil) != (t.Spec.Scheduling == nil)) {
@@ -119,6 +124,7 @@ func (r *Rules) Gone(tenant string) {
 
 // keep takes note of the nodes of a tenant or a template.
 func (r *Rules) keep(who keeper, s tenantapi.TenantScheduling) {
+	defer r.version.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at, ok := r.by[who]; ok {
@@ -145,6 +151,7 @@ func (r *Rules) keep(who keeper, s tenantapi.TenantScheduling) {
 
 // tell tells those who wait for a change.
 func (r *Rules) tell() {
+	r.version.Add(1) // a tenant may be of another template
 	var all []func()
 	r.mu.RLock()
 	for f := range r.changes {
@@ -205,20 +212,45 @@ func (r Rule) Refusal(node map[string]string) string {
 	if !matches(r.own, node) {
 		return r.lacks
 	}
-	r.rules.mu.RLock()
-	defer r.rules.mu.RUnlock()
-	if len(r.rules.by) == 0 {
-		return ""
-	}
-	for key, value := range node {
-		for who, wants := range r.rules.kept[label{key, value}] {
-			if who != r.of && matches(wants, node) {
-				return "had been set aside for another tenant"
-			}
-		}
+	if r.rules.keptFrom(r.of, node) {
+		return "had been set aside for another tenant"
 	}
 	return ""
 }
+
+// keptFrom reports whether another one has a node for itself alone.
+func (r *Rules) keptFrom(of keeper, node map[string]string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if len(r.by) == 0 {
+		return false
+	}
+	for key, value := range node {
+		for who, wants := range r.kept[label{key, value}] {
+			if who != of && matches(wants, node) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// KeptFrom reports whether a node with these labels is for others than a tenant alone, whatever nodes the tenant's
+// pods run on. The system space has pods on all nodes, and yet nodes of tenants are kept from it here: what is told to
+// a node can be read by who breaks out of a pod of it.
+func (r *Rules) KeptFrom(ctx context.Context, tenant string, node map[string]string) bool {
+	if !r.keptFrom(keeper{}, node) {
+		return false
+	}
+	if space.IsSystem(tenant) {
+		return true
+	}
+	rule, err := r.Of(ctx, tenant)
+	return err != nil || r.keptFrom(rule.of, node)
+}
+
+// Version changes with what KeptFrom says.
+func (r *Rules) Version() uint64 { return r.version.Load() }
 
 // matches reports whether a node has all labels.
 func matches(wants labels.Set, node map[string]string) bool {

@@ -271,3 +271,42 @@ func TestNodesOfATemplate(t *testing.T) {
 		t.Errorf("%d, d is refused when the template is gone: %q", told, refuses("d"))
 	}
 }
+
+// TestKeptFrom: what a node is told stays with those it is for.
+func TestKeptFrom(t *testing.T) {
+	a, b := tenant("a", true, selector{"pool": "a"}), tenant("b", false, selector{"pool": "b"})
+	gold := tenant("g", false, nil)
+	gold.Spec.Template = "gold"
+	k := known{"a": a, "b": b, "g": gold}
+	r := New(k)
+	before := r.Version()
+	r.Changed(nil, a)
+	r.Changed(nil, b)
+	r.Changed(nil, gold)
+	r.TemplateChanged("gold", &tenantapi.TenantTemplate{Spec: tenantapi.TenantTemplateSpec{
+		Scheduling: &tenantapi.TenantScheduling{NodeSelector: goldPool(), Exclusive: true}}})
+	if r.Version() == before {
+		t.Error("the version is as before")
+	}
+	for _, c := range []struct {
+		tenant string
+		node   selector
+		want   bool
+	}{
+		{"a", selector{"pool": "a"}, false}, {"b", selector{"pool": "a"}, true},
+		{space.System, selector{"pool": "a"}, true}, {"unknown", selector{"pool": "a"}, true},
+		// Where its pods do not run, requests for it may come in.
+		{"b", selector{"pool": "c"}, false}, {"a", selector{}, false}, {space.System, nil, false},
+		{"unknown", selector{"pool": "c"}, false},
+		{"g", goldPool(), false}, {"a", goldPool(), true}, {space.System, goldPool(), true},
+	} {
+		if got := r.KeptFrom(t.Context(), c.tenant, c.node); got != c.want {
+			t.Errorf("a node with %v is kept from %s: %v", c.node, c.tenant, got)
+		}
+	}
+	before = r.Version()
+	r.Gone("a")
+	if r.KeptFrom(t.Context(), "b", selector{"pool": "a"}) || r.Version() == before {
+		t.Error("nodes are kept for a tenant that is gone")
+	}
+}
