@@ -93,7 +93,9 @@ type Controller struct {
 	told    published
 	// gateways is what there is of the Gateway API.
 	gateways gateways
-	leader   *Leader // nil while another server writes
+	// runs is how often all was forgotten: what was seen for the time before comes too late.
+	runs   int
+	leader *Leader // nil while another server writes
 }
 
 // contents are the Ingresses of a space, whatever their class.
@@ -127,6 +129,7 @@ func (c *Controller) reset(gateways *gatewaySource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told.end()
+	c.runs++
 	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
 	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
 	c.rests, c.now = map[string]time.Time{}, ""
@@ -362,11 +365,12 @@ func (c *Controller) run(ctx context.Context, gateways *gatewaySource, pending b
 	if err != nil {
 		return fmt.Errorf("watching Ingresses: %w", err)
 	}
-	stopGateways, err := o.observeGateways(gateways)
+	ofGateways, stopGateways, err := o.observeGateways(gateways)
 	defer stopGateways()
 	if err != nil {
 		return fmt.Errorf("watching Gateways: %w", err)
 	}
+	synced = append(synced, ofGateways...) // which are listed already
 	first.StartWithContext(ctx)
 	if !await(ctx, synced) {
 		return nil

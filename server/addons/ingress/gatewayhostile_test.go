@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/a4s-io/a4s/server/addons/gateway"
@@ -218,5 +219,34 @@ func TestErrorsOfATenantAreNotTheClusters(t *testing.T) {
 	}
 	if err := of.err("system"); errors.Is(err, errLater) || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the error of the system is %v", err)
+	}
+}
+
+// caught is an informer whose handler a test calls.
+type caught struct {
+	cache.SharedIndexInformer
+	handler cache.ResourceEventHandler
+}
+
+func (c *caught) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	c.handler = handler
+	return nil, nil
+}
+
+// TestWhatComesTooLateIsNotSeen: an informer can still hand over what it had for the run before.
+func TestWhatComesTooLateIsNotSeen(t *testing.T) {
+	c, informer := still(), &caught{}
+	if _, err := handles(c, observer{c}.seeGateway)(informer); err != nil {
+		t.Fatal(err)
+	}
+	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	informer.handler.OnAdd(gw, false)
+	if len(c.gateways.spaces) != 1 {
+		t.Fatal("the Gateway is not seen")
+	}
+	c.reset(nil)
+	informer.handler.OnUpdate(gw, gw)
+	if len(c.gateways.spaces) != 0 {
+		t.Error("the Gateway is seen in the next run")
 	}
 }

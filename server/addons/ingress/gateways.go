@@ -106,7 +106,7 @@ func (g *gateways) view(tenant string) (out routes) {
 }
 
 // observeGateways takes over what a source has, and what changes there until stop is called.
-func (c observer) observeGateways(from *gatewaySource) (stop func(), err error) {
+func (c observer) observeGateways(from *gatewaySource) (synced []cache.InformerSynced, stop func(), err error) {
 	var taken []func()
 	stop = func() {
 		for _, end := range taken {
@@ -114,7 +114,7 @@ func (c observer) observeGateways(from *gatewaySource) (stop func(), err error) 
 		}
 	}
 	if from == nil {
-		return stop, nil
+		return nil, stop, nil
 	}
 	take := func(
 		resource string, add func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error),
@@ -125,6 +125,7 @@ func (c observer) observeGateways(from *gatewaySource) (stop func(), err error) 
 		}
 		var handler cache.ResourceEventHandlerRegistration
 		if handler, err = add(informer); err == nil {
+			synced = append(synced, handler.HasSynced)
 			taken = append(taken, func() { informer.RemoveEventHandler(handler) }) //nolint:errcheck // it ends
 		}
 	}
@@ -133,7 +134,7 @@ func (c observer) observeGateways(from *gatewaySource) (stop func(), err error) 
 	take(resourceRoutes, handles(c.Controller, c.seeRoute))
 	take(resourceGRPCRoutes, handles(c.Controller, c.seeGRPCRoute))
 	take(resourceGrants, handles(c.Controller, c.seeGrant))
-	return stop, err
+	return synced, stop, err
 }
 
 // ours tells the classes of this controller that a space can name.

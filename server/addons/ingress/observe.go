@@ -72,6 +72,9 @@ func observe[T any](c *Controller, informer cache.SharedIndexInformer, see func(
 func handles[T any](
 	c *Controller, see func(obj T, deleted bool),
 ) func(cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
+	c.mu.Lock()
+	run := c.runs
+	c.mu.Unlock()
 	call := func(obj any, deleted bool) {
 		if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = t.Obj
@@ -79,7 +82,9 @@ func handles[T any](
 		if o, ok := obj.(T); ok {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			see(o, deleted)
+			if c.runs == run {
+				see(o, deleted)
+			}
 		}
 	}
 	return func(informer cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
