@@ -133,9 +133,6 @@ func (c *Controller) reset(gateways *gatewaySource) {
 	c.known, c.classes, c.spaces, c.dirty = false, map[string]bool{}, map[string]*contents{}, map[string]bool{}
 	c.policy, c.holders, c.results = newPolicy(), newHolders(), map[string]*result{}
 	c.rests, c.now = map[string]time.Time{}, ""
-	if gateways == nil && c.leader != nil {
-		c.leader.classMade.Store(false) // it is made again with the CRDs
-	}
 	c.objects, c.nodes, c.told, c.gateways = objects{}, newTakers(c.Tenants), newPublished(), newGateways(gateways)
 }
 
@@ -292,9 +289,7 @@ func (c *Controller) view(tenant string) view {
 	if was := c.results[tenant]; was != nil {
 		v.before = was.parsed
 	}
-	v.routes = c.gateways.view(tenant)
-	v.routes.ours = c.ours(tenant)
-	v.routes.labels = c.labels
+	v.routes = c.gateways.view(tenant, &c.mu)
 	v.routes.addresses = c.nodes.spelled(tenant)
 	if of := c.spaces[tenant]; of != nil {
 		for _, ingress := range *of {
@@ -339,14 +334,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	kinds, ok, err := watchKinds(ctx, c.Objects, &running)
+	watch, ok, err := watchKinds(ctx, c.Objects, &running)
 	if err != nil {
 		return fmt.Errorf("watching the CRDs of the Gateway API: %w", err)
 	}
 	if !ok {
 		return nil
 	}
-	return c.followKinds(ctx, kinds)
+	return c.followKinds(ctx, watch)
 }
 
 // run is Run while the same kinds are served. gateways may be nil; pending says that it will not be.

@@ -46,32 +46,58 @@ func (a gatewayAPI) resource(name string) schema.GroupVersionResource {
 // kindsWatch knows which CRDs of the Gateway API there are.
 type kindsWatch struct {
 	mu      sync.Mutex
-	serves  gatewayAPI // those that are there
+	serves  gatewayAPI        // those that are there
+	of      map[string]string // the UIDs of their CRDs
+	turn    int               // how often that has changed
 	changed chan struct{}
 }
 
-// current is what is served, and a channel that is closed when that changes.
-func (w *kindsWatch) current() (gatewayAPI, <-chan struct{}) {
+func newKindsWatch() *kindsWatch {
+	return &kindsWatch{serves: gatewayAPI{}, of: map[string]string{}, changed: make(chan struct{})}
+}
+
+// kinds is what is served at a time: one CRD in the place of another is another turn.
+type kinds struct {
+	api  gatewayAPI
+	turn int
+	// changed is closed when something changes.
+	changed <-chan struct{}
+}
+
+// current is what is served now.
+func (w *kindsWatch) current() kinds {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for resource := range gatewayVersions() {
 		if resource != resourceGRPCRoutes && w.serves[resource] == "" {
-			return nil, w.changed
+			return kinds{nil, w.turn, w.changed}
 		}
 	}
-	return maps.Clone(w.serves), w.changed
+	return kinds{maps.Clone(w.serves), w.turn, w.changed}
 }
 
-// set takes over in which version a resource is served, "" for none.
-func (w *kindsWatch) set(resource, version string) {
+// await waits until other kinds are served than these, or ctx ends.
+func (w *kindsWatch) await(ctx context.Context, these kinds) {
+	for now := these; now.turn == these.turn || now.api == nil && these.api == nil; now = w.current() {
+		select {
+		case <-now.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// set takes over in which version the resource of a CRD is served, "" for none.
+func (w *kindsWatch) set(resource, version, uid string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.serves[resource] == version {
+	if w.serves[resource] == version && w.of[resource] == uid {
 		return
 	}
-	if w.serves[resource] = version; version == "" {
+	if w.serves[resource], w.of[resource] = version, uid; version == "" {
 		delete(w.serves, resource)
 	}
+	w.turn++
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
@@ -79,7 +105,7 @@ func (w *kindsWatch) set(resource, version string) {
 // watchKinds follows the CRDs until ctx ends, and returns when all that are there were seen; false if ctx
 // ended before.
 func watchKinds(ctx context.Context, client dynamic.Interface, running *sync.WaitGroup) (*kindsWatch, bool, error) {
-	w := &kindsWatch{serves: gatewayAPI{}, changed: make(chan struct{})}
+	w := newKindsWatch()
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
 	var synced []cache.InformerSynced
@@ -95,7 +121,7 @@ func watchKinds(ctx context.Context, client dynamic.Interface, running *sync.Wai
 		}
 		see := func(obj any) {
 			if crd, ok := obj.(*metav1.PartialObjectMetadata); ok && crd.Name == resource+"."+gatewayv1.GroupName {
-				w.set(resource, crd.Labels[servedVersion])
+				w.set(resource, crd.Labels[servedVersion], string(crd.UID))
 			}
 		}
 		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see,

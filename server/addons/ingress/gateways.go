@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,8 +93,18 @@ func (g *gateways) labels(name string) (map[string]string, bool) {
 	return found.Labels, true
 }
 
-// view is what a space is resolved from, besides its Ingresses.
-func (g *gateways) view(tenant string) (out routes) {
+// view is what a space is resolved from, besides its Ingresses. What it asks later is guarded by mu.
+func (g *gateways) view(tenant string, mu sync.Locker) (out routes) {
+	out.ours = func(class string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return g.ours(tenant, class)
+	}
+	out.labels = func(namespace string) (map[string]string, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		return g.labels(namespace)
+	}
 	of := g.spaces[tenant]
 	if of == nil {
 		return out
@@ -135,22 +146,6 @@ func (c observer) observeGateways(from *gatewaySource) (synced []cache.InformerS
 	take(resourceGRPCRoutes, handles(c.Controller, c.seeGRPCRoute))
 	take(resourceGrants, handles(c.Controller, c.seeGrant))
 	return synced, stop, err
-}
-
-// ours tells the classes of this controller that a space can name.
-func (c *Controller) ours(tenant string) func(class string) bool {
-	return func(class string) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.gateways.ours(tenant, class)
-	}
-}
-
-// labels are those of a namespace.
-func (c *Controller) labels(namespace string) (map[string]string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gateways.labels(namespace)
 }
 
 func (c observer) seeGatewayClass(class *gatewayv1.GatewayClass, deleted bool) {

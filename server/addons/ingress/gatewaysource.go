@@ -19,18 +19,19 @@ const patience = 10 * time.Second
 // gatewaySource watches the objects of the Gateway API while the same kinds are served.
 type gatewaySource struct {
 	api       gatewayAPI
+	turn      int // of the kinds
 	informers gatewayInformers
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
 }
 
-func (c *Controller) newGatewaySource(ctx context.Context, api gatewayAPI) (*gatewaySource, error) {
-	informers, err := newGatewayInformers(c.Objects, api, c.Pool)
+func newGatewaySource(ctx context.Context, o Options, of kinds) (*gatewaySource, error) {
+	informers, err := newGatewayInformers(o.Objects, of.api, o.Pool)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &gatewaySource{api: api, informers: informers, cancel: cancel}
+	s := &gatewaySource{api: of.api, turn: of.turn, informers: informers, cancel: cancel}
 	for _, informer := range informers {
 		s.running.Go(func() { informer.RunWithContext(ctx) })
 	}
@@ -63,18 +64,19 @@ func (s *gatewaySource) await(ctx context.Context) bool {
 
 // followKinds runs the controller, and begins anew when other kinds are served, or their objects could be listed at
 // last.
-func (c *Controller) followKinds(ctx context.Context, kinds *kindsWatch) error {
+func (c *Controller) followKinds(ctx context.Context, watch *kindsWatch) error {
 	var source *gatewaySource
 	defer func() { source.stop() }()
 	for ctx.Err() == nil {
-		api, changed := kinds.current()
-		if source != nil && !maps.Equal(source.api, api) {
+		now := watch.current()
+		if source != nil && source.turn != now.turn {
 			source.stop()
 			source = nil
+			c.forgetClass() // it went with its CRD, and is made again
 		}
-		if source == nil && api != nil {
+		if source == nil && now.api != nil {
 			var err error
-			if source, err = c.newGatewaySource(ctx, api); err != nil {
+			if source, err = newGatewaySource(ctx, c.Options, now); err != nil {
 				return err
 			}
 			patient, end := context.WithTimeout(ctx, patience)
@@ -84,42 +86,39 @@ func (c *Controller) followKinds(ctx context.Context, kinds *kindsWatch) error {
 			}
 			end()
 		}
-		within, end := context.WithCancel(ctx)
-		waits := source != nil && !source.loaded()
-		var waiting sync.WaitGroup
-		waiting.Go(func() {
-			defer end()
-			kinds.await(within, api, changed)
-		})
-		using := source
-		if waits {
-			using = nil
-			waiting.Go(func() {
-				if source.await(within) {
-					end()
-				}
-			})
-		}
-		err := c.run(within, using, waits)
-		end()
-		waiting.Wait()
-		if err != nil {
+		if err := c.runUntil(ctx, source, func(ctx context.Context) { watch.await(ctx, now) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await waits until other kinds are served than these, or ctx ends.
-func (w *kindsWatch) await(ctx context.Context, these gatewayAPI, changed <-chan struct{}) {
-	for same := true; same; {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-		var now gatewayAPI
-		now, changed = w.current()
-		same = maps.Equal(these, now)
+// forgetClass has the leader make the class again.
+func (c *Controller) forgetClass() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != nil {
+		c.leader.classMade.Store(false)
 	}
+}
+
+// runUntil runs the controller until changed returns, or until the source, which may be nil, is loaded if it was not.
+func (c *Controller) runUntil(ctx context.Context, source *gatewaySource, changed func(context.Context)) error {
+	ctx, end := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer end()
+	waiting.Go(func() {
+		defer end()
+		changed(ctx)
+	})
+	if source == nil || source.loaded() {
+		return c.run(ctx, source, false)
+	}
+	waiting.Go(func() {
+		if source.await(ctx) {
+			end()
+		}
+	})
+	return c.run(ctx, nil, true)
 }

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -124,24 +125,61 @@ func TestProtocolOfGRPC(t *testing.T) {
 // TestKindsThatAreServed: of all kinds, only GRPCRoutes can be missing.
 func TestKindsThatAreServed(t *testing.T) {
 	for missing := range gatewayVersions() {
-		w := &kindsWatch{serves: gatewayAPI{}, changed: make(chan struct{})}
+		w := newKindsWatch()
 		for resource := range gatewayVersions() {
 			if resource != missing {
-				w.set(resource, "v1")
+				w.set(resource, "v1", "1")
 			}
 		}
-		api, changed := w.current()
-		if (api != nil) != (missing == resourceGRPCRoutes) {
-			t.Errorf("without %s there is %v", missing, api)
+		now := w.current()
+		if (now.api != nil) != (missing == resourceGRPCRoutes) {
+			t.Errorf("without %s there is %v", missing, now.api)
 		}
-		w.set(missing, "v1")
+		w.set(missing, "v1", "1")
 		select {
-		case <-changed:
+		case <-now.changed:
 		default:
 			t.Errorf("nobody is told of %s", missing)
 		}
-		if api, _ := w.current(); len(api) != len(gatewayVersions()) {
-			t.Errorf("with all of them there is %v", api)
+		if now := w.current(); len(now.api) != len(gatewayVersions()) {
+			t.Errorf("with all of them there is %v", now.api)
 		}
+	}
+}
+
+// TestOtherKindsAreAwaited: a CRD in the place of another is another one, as its objects are.
+func TestOtherKindsAreAwaited(t *testing.T) {
+	w, ctx := newKindsWatch(), t.Context()
+	awaits := func(change func()) bool {
+		ctx, cancel := context.WithCancel(ctx)
+		ended, these := make(chan bool, 1), w.current()
+		go func() {
+			w.await(ctx, these)
+			ended <- ctx.Err() == nil
+		}()
+		change()
+		now := w.current()
+		if now.turn == these.turn || now.api == nil && these.api == nil {
+			cancel()
+		}
+		defer cancel()
+		return <-ended
+	}
+	all := func(uid string) {
+		for resource := range gatewayVersions() {
+			w.set(resource, "v1", uid)
+		}
+	}
+	if awaits(func() { w.set(resourceRoutes, "v1", "1") }) {
+		t.Error("one of them alone is something else")
+	}
+	if !awaits(func() { all("1") }) || !awaits(func() { w.set(resourceRoutes, "v1", "2") }) ||
+		!awaits(func() { w.set(resourceRoutes, "", ""); w.set(resourceRoutes, "v1", "3") }) ||
+		!awaits(func() { w.set(resourceGrants, "v1beta1", "1") }) ||
+		!awaits(func() { w.set(resourceGrants, "", "") }) {
+		t.Error("a change is not seen")
+	}
+	if all("4"); awaits(func() { all("4") }) {
+		t.Error("nothing changed")
 	}
 }
