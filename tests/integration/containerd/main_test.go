@@ -77,11 +77,17 @@ func (d dirs) options() (containerd.Options, error) {
 }
 
 func (d dirs) importImages(ctx context.Context, log *logrus.Entry) error {
+	_, err := d.importAndFollow(ctx, log)
+	return err
+}
+
+// importAndFollow returns what imports the images that come later, and pulls what lists name.
+func (d dirs) importAndFollow(ctx context.Context, log *logrus.Entry) (component.Component, error) {
 	carried, err := payload.Extract(ctx, d.Data)
 	if err != nil {
-		return err
+		return component.Component{}, err
 	}
-	_, err = images.Import(ctx, images.Options{
+	return images.Import(ctx, images.Options{
 		Socket:      d.socket(),
 		Snapshotter: "overlayfs",
 		Required:    []string{carried.PauseImageTar},
@@ -89,7 +95,6 @@ func (d dirs) importImages(ctx context.Context, log *logrus.Entry) error {
 		StateFile:   images.StateFile(d.Data),
 		Log:         log,
 	})
-	return err
 }
 
 // agentMain is a process that supervises containerd until it is killed. It

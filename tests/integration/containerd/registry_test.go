@@ -1,6 +1,7 @@
 package containerd_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,9 +50,19 @@ configs:
 	if err := os.WriteFile(filepath.Join(dir, "list.txt"), []byte("registry.invalid/a/b:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.importImages(n.ctx, logrus.WithField("test", t.Name())); err != nil {
+	follower, err := n.importAndFollow(n.ctx, logrus.WithField("test", t.Name()))
+	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- follower.Run(ctx, func() {}) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
 	n.waitFor("the mirror is asked with the credential", func() bool { return asked.Load() != nil })
 	if got, want := asked.Load(), "/v2/hub/a/b/manifests/1"; got != want {
 		t.Errorf("the mirror was asked for %v, want %v", got, want)
