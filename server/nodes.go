@@ -73,7 +73,8 @@ func (n nodes) start(ctx context.Context, group *component.Group) {
 		group.Start(ctx, component.Running(networkpolicy.Name, n.policies.Run))
 	}
 	if n.ingress != nil {
-		group.Start(ctx, component.Running(ingress.Name, n.ingress.Run))
+		// The node of the same process has a component of the name alone.
+		group.Start(ctx, component.Running(ingress.Name+"-controller", n.ingress.Run))
 	}
 }
 
