@@ -60,7 +60,7 @@ func (r *resolver) rules(t *route, c *compiled, host string) {
 		path := line.path
 		path.Scheme = at.scheme()
 		r.out.Rules = append(r.out.Rules, Rule{Host: host, Path: path, To: line.to, Kind: t.kind, Route: t.name,
-			Created: t.object.GetCreationTimestamp(), Index: i})
+			Created: t.object.GetCreationTimestamp()})
 	}
 	if at.secure != nil {
 		r.offer(host, at.secure)

@@ -70,7 +70,7 @@ type View struct {
 
 // Result is what a space comes to. Its parts share memory with each other and with the View: they are to be read only.
 type Result struct {
-	// Rules are in the order of age of their routes.
+	// Rules are in the order of age of their routes, and those of a route for a host in the order of the route.
 	Rules []Rule
 	// Certificates are one for each host that has rules for TLS, or a listener with TLS, in the order of the hosts.
 	Certificates []Certificate
@@ -94,8 +94,6 @@ type Rule struct {
 	Kind    string
 	Route   types.NamespacedName
 	Created metav1.Time
-	// Index is the place of the match in the route.
-	Index int
 }
 
 // Target is a backend.

@@ -308,8 +308,8 @@ func TestRulesAreInTheOrderOfAge(t *testing.T) {
 	var got []string
 	for _, rule := range r.Rules {
 		got = append(got, rule.Route.String()+rule.Path.Path)
-		if want := strings.Index("/b /a /c", rule.Path.Path) / 3; rule.Index != want || rule.Created.IsZero() {
-			t.Errorf("rule %+v has index %d, want %d", rule, rule.Index, want)
+		if rule.Created.IsZero() {
+			t.Errorf("rule %+v has no age", rule)
 		}
 	}
 	var want []string

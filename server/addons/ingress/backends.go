@@ -54,15 +54,15 @@ func (r *resolver) backend(from source, namespace, name string, port networkingv
 		return id, ""
 	}
 	if len(r.backends) >= mostBackends {
-		r.say(from, reasonBounds, "the Ingresses of this space name more than %d ports of Services together; "+
-			"the rest has no endpoints", mostBackends)
+		r.say(from, reasonBounds, "the Ingresses and routes of this space name more than %d ports of Services "+
+			"together; the rest has no endpoints", mostBackends)
 		return r.empty(from.namespace + "/:"), ""
 	}
 	r.found[id] = true
 	r.backends[id] = &joinapi.IngressBackend{ID: id, Tenant: r.tenant, Protocol: protocol,
 		Endpoints: r.ready(r.endpoints(namespace, name), is.Name)}
 	if r.worked > mostWorked || r.all >= mostInAll {
-		r.say(from, reasonBounds, "the Services of this space that Ingresses name have too many endpoints "+
+		r.say(from, reasonBounds, "the Services of this space that Ingresses and routes name have too many endpoints "+
 			"together (%d are the most): some are left out", mostInAll)
 	}
 	return id, ""

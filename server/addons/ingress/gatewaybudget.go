@@ -51,18 +51,18 @@ func (b *budget) spend(size int) bool {
 	if b.bytes == nil {
 		return true
 	}
-	now := time.Now()
 	if b.wait > 0 {
 		return false
 	}
-	for limiter, n := range map[*rate.Limiter]int{b.bytes: min(size, budgetBytes), b.writes: 1} {
-		if r := limiter.ReserveN(now, n); r.DelayFrom(now) > 0 {
-			b.wait = max(r.DelayFrom(now), time.Second)
-			r.CancelAt(now)
-			return false
-		}
+	now := time.Now()
+	bytes, writes := b.bytes.ReserveN(now, min(size, budgetBytes)), b.writes.ReserveN(now, 1)
+	late := max(bytes.DelayFrom(now), writes.DelayFrom(now))
+	if late > 0 {
+		b.wait = max(late, time.Second)
+		bytes.CancelAt(now)
+		writes.CancelAt(now)
 	}
-	return true
+	return late == 0
 }
 
 // sizeOf is the size of an object that is kept.

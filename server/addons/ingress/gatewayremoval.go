@@ -2,14 +2,12 @@ package ingress
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -66,7 +64,12 @@ func (w writer) takeBackGateways(ctx context.Context, objects dynamic.Interface)
 		errs = append(errs, err)
 		for i := range items {
 			if status := back(&items[i]); status != nil {
-				errs = append(errs, patchBack(ctx, objects.Resource(api.resource(resource)), &items[i], status))
+				err := patchStatus(ctx, objects.Resource(api.resource(resource)), &items[i],
+					map[string]any{"status": status})
+				if err != nil {
+					errs = append(errs, fmt.Errorf("writing the status of %s %s/%s: %w", resource,
+						items[i].GetNamespace(), items[i].GetName(), err))
+				}
 			}
 		}
 	}
@@ -119,20 +122,4 @@ func parentsOfOthers(route *unstructured.Unstructured) (others []any, left bool)
 		}
 	}
 	return others, left
-}
-
-func patchBack(
-	ctx context.Context, client dynamic.NamespaceableResourceInterface, of *unstructured.Unstructured,
-	status map[string]any,
-) error {
-	text, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return fmt.Errorf("encoding the status of %s %s: %w", of.GetKind(), of.GetName(), err)
-	}
-	_, err = client.Namespace(of.GetNamespace()).Patch(ctx, of.GetName(), types.MergePatchType, text,
-		metav1.PatchOptions{}, "status")
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // of another schema
-		return fmt.Errorf("writing the status of %s %s/%s: %w", of.GetKind(), of.GetNamespace(), of.GetName(), err)
-	}
-	return nil
 }

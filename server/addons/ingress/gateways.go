@@ -189,7 +189,7 @@ func isOurs(class *gatewayv1.GatewayClass) bool {
 func see[T any, P interface {
 	*T
 	metav1.Object
-}](c observer, in func(*gatewayContents) map[string]P, obj P, deleted bool, same func(a, b P) bool) {
+}](c observer, in func(*gatewayContents) map[string]P, spec func(P) any, obj P, deleted bool) {
 	if obj.GetNamespace() == "" {
 		return // of a tenant's own CRD of the other scope: without a namespace it would seem the system's
 	}
@@ -199,8 +199,9 @@ func see[T any, P interface {
 	if all[key] = obj; deleted {
 		delete(all, key)
 		c.gateways.tidy(tenant)
-	} else if was != nil && was.GetUID() == obj.GetUID() && same(was, obj) &&
-		(was.GetDeletionTimestamp() == nil) == (obj.GetDeletionTimestamp() == nil) {
+	} else if was != nil && was.GetUID() == obj.GetUID() && was.GetGeneration() == obj.GetGeneration() &&
+		(was.GetDeletionTimestamp() == nil) == (obj.GetDeletionTimestamp() == nil) &&
+		reflect.DeepEqual(spec(was), spec(obj)) {
 		return
 	}
 	c.dirty[tenant] = true
@@ -208,29 +209,23 @@ func see[T any, P interface {
 }
 
 func (c observer) seeGateway(gw *gatewayv1.Gateway, deleted bool) {
-	see(c, func(of *gatewayContents) map[string]*gatewayv1.Gateway { return of.gateways }, gw, deleted,
-		func(a, b *gatewayv1.Gateway) bool {
-			return a.Generation == b.Generation && reflect.DeepEqual(a.Spec, b.Spec)
-		})
+	see(c, func(of *gatewayContents) map[string]*gatewayv1.Gateway { return of.gateways },
+		func(o *gatewayv1.Gateway) any { return o.Spec }, gw, deleted)
 }
 
 func (c observer) seeRoute(route *gatewayv1.HTTPRoute, deleted bool) {
-	see(c, func(of *gatewayContents) map[string]*gatewayv1.HTTPRoute { return of.routes }, route, deleted,
-		func(a, b *gatewayv1.HTTPRoute) bool {
-			return a.Generation == b.Generation && reflect.DeepEqual(a.Spec, b.Spec)
-		})
+	see(c, func(of *gatewayContents) map[string]*gatewayv1.HTTPRoute { return of.routes },
+		func(o *gatewayv1.HTTPRoute) any { return o.Spec }, route, deleted)
 }
 
 func (c observer) seeGRPCRoute(route *gatewayv1.GRPCRoute, deleted bool) {
-	see(c, func(of *gatewayContents) map[string]*gatewayv1.GRPCRoute { return of.grpcRoutes }, route, deleted,
-		func(a, b *gatewayv1.GRPCRoute) bool {
-			return a.Generation == b.Generation && reflect.DeepEqual(a.Spec, b.Spec)
-		})
+	see(c, func(of *gatewayContents) map[string]*gatewayv1.GRPCRoute { return of.grpcRoutes },
+		func(o *gatewayv1.GRPCRoute) any { return o.Spec }, route, deleted)
 }
 
 func (c observer) seeGrant(grant *gatewayv1.ReferenceGrant, deleted bool) {
-	see(c, func(of *gatewayContents) map[string]*gatewayv1.ReferenceGrant { return of.grants }, grant, deleted,
-		func(a, b *gatewayv1.ReferenceGrant) bool { return reflect.DeepEqual(a.Spec, b.Spec) })
+	see(c, func(of *gatewayContents) map[string]*gatewayv1.ReferenceGrant { return of.grants },
+		func(o *gatewayv1.ReferenceGrant) any { return o.Spec }, grant, deleted)
 }
 
 // seeNamespace looks at labels: listeners can select namespaces by them.

@@ -177,6 +177,16 @@ func TestTheGatewayAPIComesAndGoes(t *testing.T) {
 		t.Errorf("requests go to %+v", to)
 	}
 
+	if _, err := w.CoreV1().Nodes().Create(t.Context(), node("n2", nil, "192.0.2.2"),
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.await("it has the address of another node", func() bool {
+		of, err := w.objects.Resource(gatewayGVR(resourceGateways)).Namespace("default").Get(t.Context(), "web",
+			metav1.GetOptions{})
+		return err == nil && strings.Contains(fmt.Sprint(of.Object["status"]), "192.0.2.2")
+	})
+
 	// Who deletes the class has Gateways served no more, and it does not come back.
 	w.remove(classes, "", "a4s")
 	w.await("nothing is served", func() bool { return !serves("shop.example.com")() })

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -78,9 +79,11 @@ func (l *Leader) gatewayStatus(ctx context.Context, tenant string, of gatewayObj
 	if len(of.classes)+len(of.gateways)+len(of.routes)+len(of.grpcRoutes) == 0 && !space.IsSystem(tenant) {
 		return nil
 	}
-	w := statusWriter{l, of.api, l.budget(tenant), nil}
+	w := statusWriter{Leader: l, api: of.api, budget: l.budget(tenant)}
 	if space.IsSystem(tenant) {
-		w.errs = append(w.errs, l.makeGatewayClass(ctx, of.api))
+		if err := l.makeGatewayClass(ctx, of.api); err != nil {
+			w.errs = append(w.errs, err)
+		}
 	}
 	for _, class := range of.classes {
 		w.write(ctx, resourceClasses, class, class.Status, classStatus(class))
@@ -204,7 +207,9 @@ type statusWriter struct {
 	*Leader
 	api    gatewayAPI
 	budget *budget
-	errs   []error
+	// raced says that somebody wrote an object between, which is about to be seen.
+	raced bool
+	errs  []error
 }
 
 // write writes the status of the very object that was looked at, where it is another one.
@@ -212,29 +217,33 @@ func (w *statusWriter) write(ctx context.Context, resource string, of metav1.Obj
 	if equality.Semantic.DeepEqual(was, now) || !w.budget.spend(sizeOf(of)) {
 		return
 	}
-	if err := w.patch(ctx, resource, of, was, now); err != nil {
+	status, err := withoutOmissions(was, now)
+	if err == nil {
+		err = patchStatus(ctx, w.c.Objects.Resource(w.api.resource(resource)), of, map[string]any{"status": status,
+			"metadata": map[string]any{"uid": of.GetUID(), "resourceVersion": of.GetResourceVersion()}})
+	}
+	switch {
+	case apierrors.IsConflict(err):
+		w.raced = true
+	case err != nil:
 		w.errs = append(w.errs, fmt.Errorf("writing the status of %s %s/%s: %w", resource, of.GetNamespace(),
 			of.GetName(), err))
 	}
 }
 
-func (w *statusWriter) patch(ctx context.Context, resource string, of metav1.Object, was, now any) error {
-	status, err := withoutOmissions(was, now)
+// patchStatus changes the status of an object. One that is gone or another one is looked at by itself, and one of a
+// tenant's own CRD need not have such a status.
+func patchStatus(
+	ctx context.Context, client dynamic.NamespaceableResourceInterface, of metav1.Object, patch map[string]any,
+) error {
+	text, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(map[string]any{"status": status, "metadata": map[string]any{
-		"uid": of.GetUID(), "resourceVersion": of.GetResourceVersion()}})
-	if err != nil {
-		return err
-	}
-	_, err = w.c.Objects.Resource(w.api.resource(resource)).Namespace(of.GetNamespace()).Patch(ctx, of.GetName(),
-		types.MergePatchType, text, metav1.PatchOptions{}, "status")
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-		return nil // it is gone, or another one, which is looked at by itself; or of a CRD that has no such status
-	case apierrors.IsConflict(err):
-		return errLater // somebody wrote between; what they wrote is about to be seen
+	_, err = client.Namespace(of.GetNamespace()).Patch(ctx, of.GetName(), types.MergePatchType, text,
+		metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil
 	}
 	return err
 }
@@ -243,11 +252,14 @@ func (w *statusWriter) patch(ctx context.Context, resource string, of metav1.Obj
 // log of the cluster.
 func (w *statusWriter) err(tenant string) error {
 	err := errors.Join(w.errs[:min(len(w.errs), mostSaidErrors)]...)
-	if err == nil || space.IsSystem(tenant) {
-		return err
+	if err != nil && !space.IsSystem(tenant) {
+		w.log.WithError(err).WithField("tenant", tenant).Debug("Gateways and routes are not all up to date")
+		return errLater
 	}
-	w.log.WithError(err).WithField("tenant", tenant).Debug("Gateways and routes are not all up to date")
-	return errLater
+	if err == nil && w.raced {
+		return errLater
+	}
+	return err
 }
 
 // mostSaidErrors is how many of a round are said.

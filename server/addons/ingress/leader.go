@@ -143,13 +143,6 @@ func (c *Controller) lookAtAll() {
 
 // addressesChanged has the leader write the addresses of nodes everywhere, soon. c.mu is held.
 func (c *Controller) addressesChanged() {
-	for tenant := range c.gateways.spaces {
-		r := c.results[tenant]
-		if r != nil && r.gateway != nil && !slices.Equal(r.addressesOf, c.nodes.spelled(tenant)) {
-			c.dirty[tenant] = true // their status has them
-			c.mark()
-		}
-	}
 	if c.leader == nil {
 		return
 	}
@@ -339,6 +332,10 @@ func (l *Leader) status(ctx context.Context, tenant string) error {
 	routed, known := l.c.gateways.objects(tenant), l.c.known
 	if r == nil {
 		r = &result{}
+	}
+	if r.gateway != nil && !slices.Equal(r.addressesOf, l.c.nodes.spelled(tenant)) {
+		l.c.dirty[tenant] = true // the status of its Gateways has them
+		l.c.mark()
 	}
 	var ingresses, left []*networkingv1.Ingress
 	if of := l.c.spaces[tenant]; of != nil && l.c.known {

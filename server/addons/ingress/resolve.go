@@ -155,8 +155,8 @@ func resolve(v view) *result {
 	r.secureRoutes()
 	if r.held >= mostHosts {
 		for _, from := range r.waiting {
-			r.say(from, reasonBounds, "the Ingresses of this space have more than %d hosts together; the rest is "+
-				"left out", mostHosts)
+			r.say(from, reasonBounds, "the Ingresses and routes of this space have more than %d hosts together; the "+
+				"rest is left out", mostHosts)
 		}
 	}
 	for _, host := range r.hosts {
@@ -262,32 +262,29 @@ func (r *resolver) ask(host string) answer {
 		return was
 	}
 	if r.looked++; r.looked > mostLooked {
-		return answer{false, reasonBounds, fmt.Sprintf("the Ingresses of this space name more than %d hosts "+
-			"together; the rest is left out",
-			mostLooked)}
+		return answer{false, reasonBounds, fmt.Sprintf("the Ingresses and routes of this space name more than %d "+
+			"hosts together; the rest is left out", mostLooked)}
 	}
-	out := answer{held: r.holds(host)}
-	if why := r.refuse(host); why != "" {
-		out = answer{false, reasonHost, why}
-	} else {
-		if r.want(host); out.held {
-			r.held++
-		}
-		if who, by := r.takenBy(host); who != "" {
-			r.taken[by] = true
-			out = answer{false, reasonTaken, about(r.tenant, who)}
-		}
-	}
-	r.asked[host] = out
-	return out
+	r.asked[host] = r.decide(host)
+	return r.asked[host]
 }
 
-// want takes note of a host.
-func (r *resolver) want(host string) {
-	if r.paths[host] == nil {
-		r.paths[host] = map[string]bool{}
-		r.wants = append(r.wants, host)
+// decide is what ask finds out once for each host.
+func (r *resolver) decide(host string) answer {
+	if why := r.refuse(host); why != "" {
+		return answer{false, reasonHost, why}
 	}
+	r.paths[host] = map[string]bool{}
+	r.wants = append(r.wants, host)
+	held := r.holds(host)
+	if held {
+		r.held++
+	}
+	if who, by := r.takenBy(host); who != "" {
+		r.taken[by] = true
+		return answer{false, reasonTaken, about(r.tenant, who)}
+	}
+	return answer{held: held}
 }
 
 func (r *resolver) rule(ingress *networkingv1.Ingress, rule *networkingv1.IngressRule) {
@@ -321,7 +318,7 @@ func (r *resolver) path(
 		return
 	}
 	if r.count++; r.count > mostPaths {
-		r.say(from, reasonBounds, "the Ingresses of this space have more than %d paths together; the "+
+		r.say(from, reasonBounds, "the Ingresses and routes of this space have more than %d paths together; the "+
 			"rest is left out", mostPaths)
 		return
 	}
@@ -386,7 +383,7 @@ func (r *resolver) secure(ingress *networkingv1.Ingress, mine map[string]bool) {
 			continue // the one that nobody signed
 		}
 		if r.entries++; r.entries > mostEntries {
-			r.say(from, reasonBounds, "the Ingresses of this space have more than %d entries of spec.tls "+
+			r.say(from, reasonBounds, "the Ingresses and routes of this space have more than %d entries of spec.tls "+
 				"together; the rest is left out", mostEntries)
 			break
 		}

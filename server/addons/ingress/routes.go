@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +81,6 @@ func (r *resolver) usable(namespace, name string) string {
 // route has requests go where a route says.
 func (r *resolver) route(from source, rules []*gateway.Rule) {
 	waits := false
-	slices.SortStableFunc(rules, func(a, b *gateway.Rule) int { return a.Index - b.Index })
 	for _, rule := range rules {
 		got := r.ask(rule.Host)
 		if !got.held {
