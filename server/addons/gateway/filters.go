@@ -146,10 +146,15 @@ func isKept(canonical string, request bool) bool {
 	switch canonical {
 	case "Connection", "Keep-Alive", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Content-Length":
 		return true
-	case "Host", "Forwarded", "X-Real-Ip":
+	case "Host":
 		return request
 	}
-	return strings.HasPrefix(canonical, "Proxy-") || request && strings.HasPrefix(canonical, "X-Forwarded-")
+	return strings.HasPrefix(canonical, "Proxy-") || request && saysWhoAsks(canonical)
+}
+
+// saysWhoAsks reports whether nodes write a header of requests themselves, whatever clients say in it.
+func saysWhoAsks(canonical string) bool {
+	return canonical == "Forwarded" || canonical == "X-Real-Ip" || strings.HasPrefix(canonical, "X-Forwarded-")
 }
 
 func redirectOf(field string, f *gatewayv1.HTTPRequestRedirectFilter) (*joinapi.IngressRedirect, problem) {

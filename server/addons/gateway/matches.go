@@ -99,6 +99,8 @@ func addHeader(to *joinapi.IngressPath, field, header, value string) problem {
 		return unsupported("%s: %s is not a header with a value", field, quote(header))
 	case name == "Host":
 		return unsupported("%s: spec.hostnames has the host, not the headers", field)
+	case saysWhoAsks(name):
+		return unsupported("%s: what clients say in %s is not believed, so no request is matched by it", field, name)
 	}
 	to.Headers = addFirst(to.Headers, name, value)
 	return problem{}

@@ -27,6 +27,8 @@ func TestMatches(t *testing.T) {
 		"no value":              {"{matches: [{headers: [{name: a, value: ''}]}]}", nil},
 		"a value of two lines":  {`{matches: [{headers: [{name: a, value: "b\nc"}]}]}`, nil},
 		"the host as a header":  {"{matches: [{headers: [{name: host, value: a.x}]}]}", nil},
+		"who asks":              {"{matches: [{headers: [{name: x-forwarded-for, value: a}]}]}", nil},
+		"who asks, for nginx":   {"{matches: [{headers: [{name: X-REAL-IP, value: a}]}]}", nil},
 		"parameters": {"{matches: [{queryParams: [{name: b, value: '1'}, {name: a, value: '2'}, {name: " +
 			"b, value: '3'}]}]}", []string{"/ ?a=2 ?b=1"}},
 		"parameters by matching": {"{matches: [{queryParams: [{name: a, type: RegularExpression, value: b}]}]}", nil},
