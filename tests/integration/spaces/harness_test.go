@@ -194,7 +194,8 @@ func do(t *testing.T, cfg *rest.Config, method, path, body string, headers []str
 	return code, answer
 }
 
-// try is do for a request that the server may cut off: it comes while its tenant is cordoned or ends.
+// try is do for a request that the server may cut off: it comes while its tenant is cordoned or ends, or its own
+// timeout is over while it is answered.
 func try(t *testing.T, cfg *rest.Config, method, path, body string, headers []string) (int, string, error) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)

@@ -83,8 +83,8 @@ func TestTenantIssuer(t *testing.T) {
 	becomes := func(what, token, path string, code int) {
 		t.Helper()
 		eventually(t, what, func(context.Context) (bool, error) {
-			got, _ := get(t, p.bearer(token), path)
-			return got == code, nil
+			got, _, err := try(t, p.bearer(token), http.MethodGet, path, "", nil)
+			return err == nil && got == code, nil
 		})
 	}
 	const maps = "/api/v1/namespaces/default/configmaps"

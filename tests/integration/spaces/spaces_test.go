@@ -519,8 +519,8 @@ func testDeletion(t *testing.T, p *plane, b *space) {
 	}
 	// The edge knows by a watch which tenants there are.
 	eventually(t, "the space of the deleted tenant to be unknown", func(context.Context) (bool, error) {
-		code, _ := get(t, p.Admin, "/api/v1/tenants/"+b.name+"/pods")
-		return code == http.StatusNotFound, nil
+		code, _, err := try(t, p.Admin, http.MethodGet, "/api/v1/tenants/"+b.name+"/pods", "", nil)
+		return err == nil && code == http.StatusNotFound, nil
 	})
 	err = tenants.Delete(t.Context(), "system", metav1.DeleteOptions{})
 	if !apierrors.IsForbidden(err) {

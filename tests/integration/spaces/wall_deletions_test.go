@@ -48,9 +48,10 @@ func storeAs(t *testing.T, s *space, version string) {
 	}
 	path := "/apis/example.com/" + version + "/namespaces/default/things?dryRun=All&timeout=1s"
 	eventually(t, "things stored as "+version, func(context.Context) (bool, error) {
-		// As it is stored, it needs no conversion.
-		code, _ := do(t, s.config, http.MethodPost, path, string(object), nil)
-		return code == http.StatusCreated, nil
+		// As it is stored, it needs no conversion. Until then nothing answers it, and the server cuts off what is
+		// answered in the moment in which its time is over.
+		code, _, err := try(t, s.config, http.MethodPost, path, string(object), nil)
+		return err == nil && code == http.StatusCreated, nil
 	})
 }
 
