@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/server/addons/charts"
+	"github.com/a4s-io/a4s/server/addons/charts/confined"
 	"github.com/a4s-io/a4s/server/addons/ingress"
 	"github.com/a4s-io/a4s/server/addons/localstorage"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
@@ -45,6 +46,8 @@ type Access struct {
 	Internal *rest.Config
 	// Admin is the administrator, whose rights charts have.
 	Admin *rest.Config
+	// Dialer connects to what a tenant names.
+	Dialer func(tenant string) confined.Dial
 }
 
 // New makes what is not left out.
@@ -52,8 +55,8 @@ func New(cfg *config.Server, access Access, pool *interning.Pool, partitions Par
 	c, admin := &Addons{}, access.Internal
 	if !cfg.DisableHelmController {
 		installer := charts.New(charts.Options{Config: access.Internal, Admin: access.Admin,
-			Static: filepath.Join(cfg.Agent.DataDir, "server", "static"),
-			Log:    logrus.WithField("component", charts.Name)})
+			Dialer: access.Dialer, Static: filepath.Join(cfg.Agent.DataDir, "server", "static"),
+			Log: logrus.WithField("component", charts.Name)})
 		c.charts = &installer
 	}
 	if !cfg.Disabled(config.AddonLocalStorage) {

@@ -14,43 +14,54 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 // watches tell which HelmCharts to look at. They hold names and revisions, not objects: a HelmChart can have a whole
 // chart in it. Except for the one of HelmCharts, each begins when something needs it.
 type watches struct {
-	ctx     context.Context
-	client  metadata.Interface
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	ctx    context.Context
+	client metadata.Interface
+	queue  queue
+	// mine reports whether a namespace is one whose HelmCharts are to be looked at.
+	mine    func(namespace string) bool
 	running sync.WaitGroup
 
 	mu sync.Mutex
 	// begun are the watches that there are, by kind and namespace.
-	begun map[string]begun
+	begun map[watched]begun
 	// users are the HelmCharts that have values in a Secret.
 	users map[types.NamespacedName]map[types.NamespacedName]bool
+}
+
+// watched is what a watch is of.
+type watched struct {
+	of        schema.GroupVersionResource
+	namespace string
 }
 
 // begun is a watch.
 type begun struct {
 	synced cache.InformerSynced
 	found  cache.Store
+	end    context.CancelFunc
 }
 
-func newWatches(ctx context.Context, client metadata.Interface,
-	queue workqueue.TypedRateLimitingInterface[types.NamespacedName],
-) *watches {
-	return &watches{ctx: ctx, client: client, queue: queue, begun: map[string]begun{},
+func newWatches(ctx context.Context, client metadata.Interface, q queue, mine func(string) bool) *watches {
+	return &watches{ctx: ctx, client: client, queue: q, mine: mine, begun: map[watched]begun{},
 		users: map[types.NamespacedName]map[types.NamespacedName]bool{}}
 }
+
+// all is for watches of one space.
+func all(string) bool { return true }
 
 // wait returns when all have ended.
 func (w *watches) wait() { w.running.Wait() }
 
 // charts watches HelmCharts.
 func (w *watches) charts() error {
-	_, err := w.begin(chartResource(), metav1.NamespaceAll, true, w.anew)
+	_, err := w.begin(reconcile.Charts(), metav1.NamespaceAll, true, w.anew)
 	return err
 }
 
@@ -58,21 +69,28 @@ func (w *watches) charts() error {
 func (w *watches) known() cache.Store {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
+	return w.begun[watched{reconcile.Charts(), metav1.NamespaceAll}].found
 }
 
-// hasChart reports whether the watch of HelmCharts has told of one, and not of its end.
-func (w *watches) hasChart(key types.NamespacedName) bool {
+// HasChart reports whether the watch of HelmCharts has told of one, and not of its end.
+func (w *watches) HasChart(key types.NamespacedName) bool {
 	_, ok, err := w.known().GetByKey(key.String())
 	return ok && err == nil
 }
 
-// behind reports whether a HelmChart that was read is older than what its watch has told.
-func (w *watches) behind(read metav1.Object) bool {
-	obj, _, err := w.known().GetByKey(read.GetNamespace() + "/" + read.GetName())
-	told, ok := obj.(*metav1.PartialObjectMetadata)
-	return err == nil && ok && told.UID == read.GetUID() && (told.Generation > read.GetGeneration() ||
-		told.DeletionTimestamp != nil && read.GetDeletionTimestamp() == nil)
+// Behind reports whether a HelmChart that was read is older than what its watch has told.
+func (w *watches) Behind(read metav1.Object) bool {
+	return w.told(types.NamespacedName{Namespace: read.GetNamespace(), Name: read.GetName()}).NewerThan(read)
+}
+
+// told is what the watch has told of a HelmChart.
+func (w *watches) told(key types.NamespacedName) reconcile.Told {
+	obj, _, err := w.known().GetByKey(key.String())
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if err != nil || !ok {
+		return reconcile.Told{}
+	}
+	return reconcile.Told{UID: m.UID, Generation: m.Generation, Ends: m.DeletionTimestamp != nil}
 }
 
 // lookAtEnds has HelmCharts looked at, now and then, that wait for their end: whatever has kept one, nothing would
@@ -94,7 +112,7 @@ func (w *watches) lookAtEnds() {
 func (w *watches) addEnding() {
 	for _, obj := range w.known().List() {
 		m, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok || m.DeletionTimestamp == nil {
+		if !ok || m.DeletionTimestamp == nil || !w.mine(m.Namespace) {
 			continue
 		}
 		if key := (types.NamespacedName{Namespace: m.Namespace, Name: m.Name}); w.queue.NumRequeues(key) == 0 {
@@ -103,24 +121,23 @@ func (w *watches) addEnding() {
 	}
 }
 
-// configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
-func (w *watches) configs() error {
-	synced, err := w.begin(configResource(), metav1.NamespaceAll, false, w.anew)
+// Configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
+func (w *watches) Configs() error {
+	synced, err := w.begin(reconcile.Configs(), metav1.NamespaceAll, false, w.anew)
 	if err != nil {
 		return err
 	}
 	return w.await("HelmChartConfigs", synced)
 }
 
-// secrets watches those that a HelmChart has values in, which need not be there yet, and no longer those that it had.
+// Secrets watches those that a HelmChart has values in, which need not be there yet, and no longer those that it had.
 // What is read after it returns is watched.
-func (w *watches) secrets(chart types.NamespacedName, names map[string]bool) error {
-	w.mu.Lock()
-	for secret, users := range w.users {
-		if delete(users, chart); len(users) == 0 {
-			delete(w.users, secret)
-		}
+func (w *watches) Secrets(chart types.NamespacedName, names map[string]bool) error {
+	w.forgetSecrets(chart, names)
+	if len(names) == 0 {
+		return nil
 	}
+	w.mu.Lock()
 	for name := range names {
 		secret := types.NamespacedName{Namespace: chart.Namespace, Name: name}
 		if w.users[secret] == nil {
@@ -129,15 +146,62 @@ func (w *watches) secrets(chart types.NamespacedName, names map[string]bool) err
 		w.users[secret][chart] = true
 	}
 	w.mu.Unlock()
-	if len(names) == 0 {
-		return nil
-	}
-	synced, err := w.begin(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, chart.Namespace, false,
-		w.used)
+	synced, err := w.begin(secretResource(), chart.Namespace, false, w.used)
 	if err != nil {
 		return err
 	}
 	return w.await("Secrets of namespace "+chart.Namespace, synced)
+}
+
+// forgetSecrets ends what is watched for a HelmChart but the Secrets of these names.
+func (w *watches) forgetSecrets(chart types.NamespacedName, but map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	used := false
+	for secret, users := range w.users {
+		if secret.Namespace == chart.Namespace && !but[secret.Name] {
+			delete(users, chart)
+		}
+		if len(users) == 0 {
+			delete(w.users, secret)
+		} else if secret.Namespace == chart.Namespace {
+			used = true
+		}
+	}
+	key := watched{secretResource(), chart.Namespace}
+	if b, ok := w.begun[key]; ok && !used && len(but) == 0 {
+		b.end()
+		delete(w.begun, key)
+	}
+}
+
+// secretsOf are the Secrets that are watched for a HelmChart.
+func (w *watches) secretsOf(chart types.NamespacedName) map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := map[string]bool{}
+	for secret, users := range w.users {
+		if users[chart] {
+			names[secret.Name] = true
+		}
+	}
+	return names
+}
+
+// secretNamespaces are those of some in which Secrets are watched.
+func (w *watches) secretNamespaces(of func(namespace string) bool) (in []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for watch := range w.begun {
+		if watch.of == secretResource() && of(watch.namespace) {
+			in = append(in, watch.namespace)
+		}
+	}
+	return in
+}
+
+func secretResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 }
 
 // patience is how long a watch is waited for: what the API refuses to list holds up no other HelmChart.
@@ -185,7 +249,7 @@ func (w *watches) begin(of schema.GroupVersionResource, namespace string, first 
 ) (cache.InformerSynced, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := watchOf(of, namespace)
+	key := watched{of, namespace}
 	if b, ok := w.begun[key]; ok {
 		return b.synced, nil
 	}
@@ -210,17 +274,14 @@ func (w *watches) begin(of schema.GroupVersionResource, namespace string, first 
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", of.Resource, err)
 	}
-	w.begun[key] = begun{synced: handler.HasSynced, found: informer.GetStore()}
-	w.running.Go(func() { informer.RunWithContext(w.ctx) })
+	ctx, end := context.WithCancel(w.ctx)
+	w.begun[key] = begun{synced: handler.HasSynced, found: informer.GetStore(), end: end}
+	w.running.Go(func() { informer.RunWithContext(ctx) })
 	return handler.HasSynced, nil
 }
 
-func watchOf(of schema.GroupVersionResource, namespace string) string {
-	return of.String() + " " + namespace
-}
-
 func (w *watches) tell(obj any, changed func(types.NamespacedName)) {
-	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil && w.mine(name.Namespace) {
 		changed(types.NamespacedName{Namespace: name.Namespace, Name: name.Name})
 	}
 }
@@ -247,8 +308,8 @@ func trim(obj any) (any, error) {
 		return obj, nil
 	}
 	kept := map[string]string{}
-	for _, name := range []string{managedByAnnotation, unmanagedAnnotation} {
-		if value, ok := m.Annotations[name]; ok && (name != managedByAnnotation || value != managedBy) {
+	for _, name := range []string{reconcile.ManagedByAnnotation, reconcile.UnmanagedAnnotation} {
+		if value, ok := m.Annotations[name]; ok && (name != reconcile.ManagedByAnnotation || value != reconcile.ManagedBy) {
 			kept[name] = value
 		}
 	}
