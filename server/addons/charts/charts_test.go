@@ -84,7 +84,8 @@ func TestWhatChanges(t *testing.T) {
 			m.Annotations = map[string]string{reconcile.ManagedByAnnotation: "x"}
 		}, false},
 		"claimed": {func(m *metav1.PartialObjectMetadata) {
-			m.ResourceVersion, m.Annotations = "2", map[string]string{reconcile.ManagedByAnnotation: reconcile.ManagedBy}
+			m.ResourceVersion = "2"
+			m.Annotations = map[string]string{reconcile.ManagedByAnnotation: reconcile.ManagedBy}
 		}, true},
 		"deleted": {func(m *metav1.PartialObjectMetadata) {
 			now := metav1.Now()

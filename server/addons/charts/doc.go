@@ -1,9 +1,9 @@
-// Package charts installs what HelmCharts say, as k3s' helm-controller does: those of the system in this process, those
-// of tenants in confined ones.
+// Package charts installs what HelmCharts say, as k3s' helm-controller does: those of the system in this process,
+// those of tenants in confined ones.
 //
 // Invariants:
-//   - A chart of the system has the rights of an administrator in the space of the system: its clients are on the path
-//     of that space, where nothing of a tenant is.
+//   - A chart of the system has the rights of an administrator in the space of the system: its clients are on the
+//     path of that space, where nothing of a tenant is.
 //   - A chart of a tenant has the rights of the tenant's administrator in the space of the tenant, by a gate that names
 //     both. Nothing of it is read in this process, but the name, the UID and the revision of its HelmChart.
 //   - One server does it at a time, and for each HelmChart one thing at a time; for each tenant, too.

@@ -309,7 +309,8 @@ func trim(obj any) (any, error) {
 	}
 	kept := map[string]string{}
 	for _, name := range []string{reconcile.ManagedByAnnotation, reconcile.UnmanagedAnnotation} {
-		if value, ok := m.Annotations[name]; ok && (name != reconcile.ManagedByAnnotation || value != reconcile.ManagedBy) {
+		value, ok := m.Annotations[name]
+		if ok && (name != reconcile.ManagedByAnnotation || value != reconcile.ManagedBy) {
 			kept[name] = value
 		}
 	}

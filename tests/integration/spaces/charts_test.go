@@ -153,7 +153,8 @@ func TestChartsOfTenants(t *testing.T) {
 		path := conversions + "/" + of.GroupResource().String()
 		eventually(t, "the CRD "+path, func(context.Context) (bool, error) {
 			code, answer := do(t, p.Admin, http.MethodPatch, path,
-				`{"metadata":{"annotations":{"`+sharingPolicy+`":"optional"}}}`, []string{"Content-Type: " + mergePatch})
+				`{"metadata":{"annotations":{"`+sharingPolicy+`":"optional"}}}`,
+				[]string{"Content-Type: " + mergePatch})
 			if code != http.StatusOK && code != http.StatusNotFound {
 				return false, fmt.Errorf("%d %s", code, answer)
 			}

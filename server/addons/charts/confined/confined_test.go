@@ -239,7 +239,8 @@ func TestRun(t *testing.T) {
 			return runtime.NumGoroutine() <= goroutines && files() <= open, nil
 		},
 	); err != nil {
-		t.Errorf("%d goroutines and %d files are left, after %d and %d", runtime.NumGoroutine(), files(), goroutines, open)
+		t.Errorf("%d goroutines and %d files are left, after %d and %d", runtime.NumGoroutine(), files(), goroutines,
+			open)
 	}
 }
 

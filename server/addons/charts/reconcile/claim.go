@@ -19,8 +19,8 @@ import (
 
 // Marks of a HelmChart.
 const (
-	// ManagedByAnnotation says which controller works on it. k3s' has the same name as this one, so that the HelmCharts
-	// of a cluster that came from k3s go on.
+	// ManagedByAnnotation says which controller works on it. k3s' has the same name as this one, so that the
+	// HelmCharts of a cluster that came from k3s go on.
 	ManagedByAnnotation = "helmcharts.cattle.io/managed-by"
 	ManagedBy           = "helm-controller"
 	// UnmanagedAnnotation leaves it to another controller.

@@ -1,5 +1,5 @@
-// Package reconcile does what one HelmChart says, once: it reads the HelmChart and what it refers to, makes, upgrades or
-// uninstalls the release, and says how that went.
+// Package reconcile does what one HelmChart says, once: it reads the HelmChart and what it refers to, makes, upgrades
+// or uninstalls the release, and says how that went.
 //
 // Invariants:
 //   - It reaches one space, by the clients that it is given, and has their rights.

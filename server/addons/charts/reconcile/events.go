@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +25,9 @@ func (d direct) Event(about runtime.Object, kind, reason, message string) {
 		return
 	}
 	now := metav1.Now()
+	name := fmt.Sprintf("%s.%x", of.Name, now.UnixNano())
 	_, _ = d.core.CoreV1().Events(of.Namespace).Create(d.ctx, &corev1.Event{ //nolint:errcheck // see above
-		ObjectMeta:     metav1.ObjectMeta{Namespace: of.Namespace, Name: fmt.Sprintf("%s.%x", of.Name, time.Now().UnixNano())},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: of.Namespace, Name: name},
 		InvolvedObject: *of, Reason: reason, Message: message, Type: kind, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: ManagedBy}, ReportingController: ManagedBy,
