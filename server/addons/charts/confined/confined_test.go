@@ -113,20 +113,16 @@ func tasks(ctx context.Context, input []byte, dial Dial) ([]byte, error) {
 			conn.Close() //nolint:errcheck // it was only made
 		}
 		return nil, nil
-	case "garbage":
-		file := os.NewFile(brokerFile, "broker")
-		if file == nil {
-			return nil, errors.New("no broker")
-		}
-		return []byte("done"), nil
 	}
 	return nil, fmt.Errorf("what is %q", word)
 }
 
 // deeper needs a stack that has no end.
 func deeper(of [1 << 10]byte) int {
-	of[0]++
-	return deeper(of) + int(of[1])
+	if of[0]++; sink == nil {
+		return deeper(of) + int(of[1])
+	}
+	return 0
 }
 
 // walls are what the process can do, and should not be able to.
