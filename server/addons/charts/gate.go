@@ -123,10 +123,13 @@ func (g *gate) close() { g.server.Close() } //nolint:errcheck // nobody else has
 // dialer connects a confined process to its space, and to what its tenant may name.
 func (g *gate) dialer(outside confined.Dial) confined.Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if network == gateNetwork {
+		switch network {
+		case gateNetwork:
 			return g.dial()
+		case "tcp":
+			return outside(ctx, network, address)
 		}
-		return outside(ctx, network, address)
+		return nil, net.UnknownNetworkError(network)
 	}
 }
 

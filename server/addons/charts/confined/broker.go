@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// maxMessage is the longest request for a connection, and the longest answer to one.
+	// maxMessage is the longest request for a connection.
 	maxMessage = 2 << 10
-	// maxText is the longest error in an answer.
-	maxText = 1 << 10
+	// maxText is the longest error in an answer, and maxReply the longest answer: JSON writes six bytes for some.
+	maxText  = 1 << 10
+	maxReply = 8 << 10
 	// atOnce is how many connections are being made at a time.
 	atOnce = 8
 )
@@ -98,8 +99,8 @@ func serve(ctx context.Context, socket *net.UnixConn, dial Dial, most int) *brok
 				<-places
 			})
 		}
-		// What it has goes on.
-		for {
+		// What it has goes on. One that never stops asking costs the parent as much as itself.
+		for range most {
 			n, err := socket.Read(buffer)
 			var asked request
 			if err != nil || n > maxMessage || json.Unmarshal(buffer[:n], &asked) != nil ||
@@ -122,7 +123,7 @@ func (b *broker) close() {
 func (b *broker) answer(ctx context.Context, asked request) {
 	conn, err := b.dial(ctx, asked.Network, asked.Address)
 	if err != nil {
-		_ = b.reply(reply{ID: asked.ID, Error: problem.Short(err.Error(), maxText)}, nil) // it ends when it is gone
+		_ = b.reply(reply{ID: asked.ID, Error: err.Error()}, nil) // it ends when it is gone
 		return
 	}
 	if filed, ok := conn.(interface{ File() (*os.File, error) }); ok {
@@ -182,6 +183,7 @@ func copyTo(to, from net.Conn) {
 
 // reply writes an answer, with a file if there is one.
 func (b *broker) reply(r reply, file *os.File) error {
+	r.Error = problem.Short(r.Error, maxText)
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -23,8 +25,14 @@ const (
 	answerFile
 )
 
-// nobody is a user and a group that own nothing.
-const nobody = 65534
+const (
+	// nobody is a user and a group that own nothing.
+	nobody = 65534
+	// lowest is the priority of a process that waits for all others.
+	lowest = 19
+	// first is the score of what the kernel ends first when memory ends.
+	first = "1000"
+)
 
 // Main is the process: it gives up what it could do, reads its input, works and answers. The context of the work ends
 // when the parent wants no more.
@@ -33,14 +41,15 @@ func Main(ctx context.Context, work func(ctx context.Context, input []byte, dial
 	if len(os.Args) != 2 || json.Unmarshal([]byte(os.Args[1]), &limits) != nil {
 		return fmt.Errorf("%s runs as a child of a server only", Command)
 	}
-	socket, err := connOf(os.NewFile(brokerFile, "broker"))
-	if err != nil {
-		return fmt.Errorf("%s runs as a child of a server only: %w", Command, err)
-	}
 	answers := os.NewFile(answerFile, "answer")
 	runtime.LockOSThread() // which is bound to the parent
 	if err := confine(limits); err != nil {
-		return err
+		_, told := answers.WriteString(string(rune(unconfined)) + err.Error())
+		return errors.Join(err, told)
+	}
+	socket, err := connOf(os.NewFile(brokerFile, "broker"))
+	if err != nil {
+		return fmt.Errorf("%s runs as a child of a server only: %w", Command, err)
 	}
 	input, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -53,7 +62,7 @@ func Main(ctx context.Context, work func(ctx context.Context, input []byte, dial
 		defer cancel() // the parent wants no more, or is gone
 		c.read()
 	}()
-	answer, err := work(ctx, input, c.dial)
+	answer, err := untilAlone(ctx, func() ([]byte, error) { return work(ctx, input, c.dial) })
 	begins := []byte{answered}
 	if err != nil {
 		begins, answer = []byte{failed}, []byte(err.Error())
@@ -63,10 +72,47 @@ func Main(ctx context.Context, work func(ctx context.Context, input []byte, dial
 	return errors.Join(err, answers.Close())
 }
 
+// untilAlone returns what work does, or an error when ctx has ended and the work goes on for longer than its parent
+// would let it: then that is gone, and was not seen to go.
+func untilAlone(ctx context.Context, work func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		answer, err := work()
+		done <- result{answer, err}
+	}()
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(2 * grace)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-timer.C:
+		return nil, errParent
+	}
+}
+
 // confine gives up what the process could do. Whatever fails ends it.
 func confine(limits Limits) error {
 	// While there are files: they are kept from then on.
 	_, _ = x509.SystemCertPool() // without them, connections by TLS say what is missing
+	if err := withoutInherited(); err != nil {
+		return fmt.Errorf("closing what it has inherited: %w", err)
+	}
+	// Of the group, which it is alone in: that of the process would be that of a thread.
+	if err := syscall.Setpriority(syscall.PRIO_PGRP, 0, lowest); err != nil {
+		return fmt.Errorf("becoming the last to compute: %w", err)
+	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(first), 0); err != nil {
+		return fmt.Errorf("becoming the first to end: %w", err)
+	}
 	if err := withoutFiles(); err != nil {
 		return fmt.Errorf("giving up files: %w", err)
 	}
@@ -78,9 +124,6 @@ func confine(limits Limits) error {
 			return fmt.Errorf("bounding resource %d: %w", resource, err)
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("becoming nobody's to look at: %w", err)
-	}
 	// Those of package syscall are for all threads. With the user, all capabilities go.
 	if err := syscall.Setgroups(nil); err != nil {
 		return fmt.Errorf("giving up groups: %w", err)
@@ -91,9 +134,61 @@ func confine(limits Limits) error {
 	if err := syscall.Setresuid(nobody, nobody, nobody); err != nil {
 		return fmt.Errorf("giving up the user: %w", err)
 	}
+	if err := incapable(); err != nil {
+		return err
+	}
+	// Another user has what the machine says of this.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming nobody's to look at: %w", err)
+	}
 	// Another user has lost this, which is its thread's: it ends with its parent.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("binding it to its parent: %w", err)
+	}
+	if err := refuse(); err != nil {
+		return fmt.Errorf("giving up calls of the kernel: %w", err)
+	}
+	return nil
+}
+
+// errCapable is a process that keeps capabilities whoever it is.
+var errCapable = errors.New("it has capabilities as nobody: the server must not run with securebits")
+
+// incapable reports whether capabilities went with the user.
+func incapable() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	if err := unix.Capget(&header, &has[0]); err != nil {
+		return fmt.Errorf("looking at capabilities: %w", err)
+	}
+	for _, half := range has {
+		if half.Effective|half.Permitted != 0 {
+			return errCapable
+		}
+	}
+	return nil
+}
+
+// withoutInherited closes the files that were open in the server for its children as well, such as those of who
+// started it. A directory among them would be a way out. What has no kind of file is of Go's own.
+func withoutInherited() error {
+	const own = "/proc/self/fd"
+	entries, err := os.ReadDir(own)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(own, entry.Name()), err)
+		}
+		var stat unix.Stat_t
+		if fd <= answerFile || unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT == 0 {
+			continue // that of the directory is closed
+		}
+		if err := unix.Close(fd); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(own, entry.Name()), err)
+		}
 	}
 	return nil
 }
@@ -192,7 +287,7 @@ func (c *client) take(id uint64) chan<- answer {
 
 // read gives answers to those who wait, until the parent is gone.
 func (c *client) read() {
-	buffer, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+	buffer, rights := make([]byte, maxReply), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, withRights, _, _, err := c.socket.ReadMsgUnix(buffer, rights)
 		var r reply

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -61,16 +60,13 @@ const (
 	grace = 5 * time.Second
 	// maxLastWords is how much is kept of what it says when it ends unexpectedly.
 	maxLastWords = 4 << 10
-	// lowest is the priority of a process that waits for all others.
-	lowest = 19
-	// first is the score of what the kernel ends first when memory ends.
-	first = "1000"
 )
 
 // What the answer of a process begins with.
 const (
-	answered = 'a'
-	failed   = 'e'
+	answered   = 'a'
+	failed     = 'e'
+	unconfined = 'c'
 )
 
 // Process runs work in a confined process.
@@ -141,12 +137,6 @@ func (p Process) start(ctx context.Context, input []byte) (*child, error) {
 		return nil, errors.Join(fmt.Errorf("%w: %w; a4s server has to be root's, and may make namespaces",
 			ErrCannotConfine, err), ours.Close(), answers.Close())
 	}
-	pid := c.cmd.Process.Pid
-	if err := errors.Join(syscall.Setpriority(syscall.PRIO_PGRP, pid, lowest),
-		os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj"), []byte(first), 0)); err != nil {
-		c.kill()
-		return nil, errors.Join(fmt.Errorf("%w: %w", ErrCannotConfine, err), ours.Close(), answers.Close())
-	}
 	c.broker = serve(ctx, ours, p.Dial, p.Limits.Connections)
 	return c, nil
 }
@@ -178,6 +168,9 @@ func (c *child) wait(ctx context.Context) ([]byte, error) {
 	read := make(chan []byte, 1)
 	go func() {
 		data, _ := io.ReadAll(io.LimitReader(c.answers, c.limits.Answer+2)) // what there is until its end
+		if int64(len(data)) > c.limits.Answer+1 {
+			_ = c.cmd.Process.Kill() // it may have ended; else it waits for somebody to read the rest
+		}
 		read <- data
 	}()
 	var ended error
@@ -201,12 +194,14 @@ func (c *child) wait(ctx context.Context) ([]byte, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case int64(len(data)) > c.limits.Answer+1:
+		return nil, fmt.Errorf("%w: %d bytes", ErrAnswer, c.limits.Answer)
+	case len(data) > 0 && data[0] == unconfined:
+		return nil, fmt.Errorf("%w: %s", ErrCannotConfine, problem.Line(string(data[1:])))
 	case ended != nil || killed:
 		return nil, c.reason(ended)
 	case len(data) == 0:
 		return nil, fmt.Errorf("a confined process ended without an answer: %s", c.words)
-	case int64(len(data)) > c.limits.Answer+1:
-		return nil, fmt.Errorf("%w: %d bytes", ErrAnswer, c.limits.Answer)
 	case data[0] == failed:
 		return nil, &WorkError{Text: string(data[1:])}
 	default:
@@ -216,17 +211,22 @@ func (c *child) wait(ctx context.Context) ([]byte, error) {
 
 // reason says why it ended before its end.
 func (c *child) reason(ended error) error {
-	state := c.cmd.ProcessState
-	switch {
-	// The kernel counts ticks for the limit, and time for this.
-	case state != nil && state.UserTime()+state.SystemTime() >= c.limits.Processor*3/4:
-		return fmt.Errorf("%w: %s", ErrProcessor, c.limits.Processor)
-	// Go has no other way to say so than what it writes when it ends.
-	case strings.Contains(c.words.String(), "out of memory"),
-		strings.Contains(c.words.String(), "cannot allocate memory"):
-		return fmt.Errorf("%w: %d MiB", ErrMemory, c.limits.Memory>>20)
+	words := c.words.String()
+	if state := c.cmd.ProcessState; state != nil {
+		status, _ := state.Sys().(syscall.WaitStatus)
+		usage, _ := state.SysUsage().(*syscall.Rusage)
+		// The kernel counts ticks for the limit, and time for this.
+		if status.Signal() == syscall.SIGKILL && state.UserTime()+state.SystemTime() >= c.limits.Processor*3/4 {
+			return fmt.Errorf("%w: %s", ErrProcessor, c.limits.Processor)
+		}
+		// Go has no other way to say so than what it writes when it ends, and where its collector or a new thread gets
+		// no memory it says other things, with most of the memory taken.
+		if strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory") ||
+			usage != nil && usage.Maxrss<<10 >= c.limits.Memory/2 && !strings.HasPrefix(words, "panic:") {
+			return fmt.Errorf("%w: %d MiB", ErrMemory, c.limits.Memory>>20)
+		}
 	}
-	return fmt.Errorf("a confined process ended before its end: %w: %s", ended, c.words)
+	return fmt.Errorf("a confined process ended before its end: %w: %s", ended, words)
 }
 
 // beginning keeps the first bytes that are written to it.
