@@ -185,7 +185,7 @@ func walls() (can []string) {
 	}
 	can = append(can, more()...)
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "GO") {
+		if !strings.HasPrefix(variable, "GO") && !strings.HasPrefix(variable, "SSL_CERT_") {
 			can = append(can, "read "+variable)
 		}
 	}

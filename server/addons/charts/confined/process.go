@@ -124,11 +124,17 @@ func (p Process) start(ctx context.Context, input []byte) (*child, error) {
 		path = "/proc/self/exe"
 	}
 	c := &child{limits: p.Limits, answers: answers, words: &beginning{most: maxLastWords}}
+	// The collector works harder before the memory ends. No file of a cgroup is kept open.
+	env := []string{"GOTRACEBACK=none", "GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0",
+		"GOMEMLIMIT=" + strconv.FormatInt(p.Limits.Memory/4*3, 10)}
+	for _, trusted := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} { // as the server
+		if where, ok := os.LookupEnv(trusted); ok {
+			env = append(env, trusted+"="+where)
+		}
+	}
 	c.cmd = &exec.Cmd{Path: path, Args: []string{Command, string(limits)}, Dir: "/", Stdin: bytes.NewReader(input),
 		Stderr: c.words, ExtraFiles: []*os.File{theirs, answer}, WaitDelay: time.Second,
-		// The collector works harder before the memory ends. No file of a cgroup is kept open.
-		Env: []string{"GOTRACEBACK=none", "GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0",
-			"GOMEMLIMIT=" + strconv.FormatInt(p.Limits.Memory/4*3, 10)},
+		Env: env,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL,
 			Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC |
 				syscall.CLONE_NEWUTS},
