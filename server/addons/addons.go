@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/addons/charts"
 	"github.com/a4s-io/a4s/server/addons/charts/confined"
 	"github.com/a4s-io/a4s/server/addons/ingress"
@@ -46,8 +47,9 @@ type Access struct {
 	Internal *rest.Config
 	// Admin is the administrator, whose rights charts have.
 	Admin *rest.Config
-	// Dialer connects to what a tenant names.
-	Dialer func(tenant string) confined.Dial
+	// Dialer connects to what a tenant names, and ClientCA signs for what acts as a tenant's administrator.
+	Dialer   func(tenant string) confined.Dial
+	ClientCA func() (*pki.CA, error)
 }
 
 // New makes what is not left out.
@@ -55,8 +57,9 @@ func New(cfg *config.Server, access Access, pool *interning.Pool, partitions Par
 	c, admin := &Addons{}, access.Internal
 	if !cfg.DisableHelmController {
 		installer := charts.New(charts.Options{Config: access.Internal, Admin: access.Admin,
-			Dialer: access.Dialer, Static: filepath.Join(cfg.Agent.DataDir, "server", "static"),
-			Log: logrus.WithField("component", charts.Name)})
+			Dialer: access.Dialer, ClientCA: access.ClientCA,
+			Static: filepath.Join(cfg.Agent.DataDir, "server", "static"),
+			Log:    logrus.WithField("component", charts.Name)})
 		c.charts = &installer
 	}
 	if !cfg.Disabled(config.AddonLocalStorage) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/addons/charts/archive"
 	"github.com/a4s-io/a4s/server/addons/charts/confined"
@@ -49,8 +50,8 @@ type Options struct {
 	Static string
 	// Dialer connects to what a tenant names. Without it tenants have no charts.
 	Dialer func(tenant string) confined.Dial
-	// Program is that of a confined process, "" for this one.
-	Program string
+	// ClientCA signs the certificate with which a chart of a tenant is applied.
+	ClientCA func() (*pki.CA, error)
 	// Retry is the pause after the first failure, retryMin if it is 0.
 	Retry time.Duration
 	Log   *logrus.Entry
@@ -108,20 +109,22 @@ func (o Options) run(ctx context.Context) error {
 	if err := c.watches.charts(); err != nil {
 		return err
 	}
+	var ofTenants *tenants
+	if o.Dialer != nil {
+		if ofTenants, err = o.newTenants(ctx); err != nil {
+			return err
+		}
+	}
 	var running sync.WaitGroup
+	if ofTenants != nil {
+		running.Go(ofTenants.run)
+	}
 	running.Go(c.watches.lookAtEnds)
 	for range workers {
 		running.Go(func() {
 			for c.work(ctx) {
 			}
 		})
-	}
-	if o.Dialer != nil {
-		tenants, err := o.newTenants(ctx)
-		if err != nil {
-			return err
-		}
-		running.Go(tenants.run)
 	}
 	<-ctx.Done()
 	c.queue.ShutDown()
@@ -182,6 +185,9 @@ func requeue(q queue, key types.NamespacedName, next reconcile.Next, err error) 
 		q.AddRateLimited(key)
 	case next == reconcile.Soon:
 		q.AddAfter(key, time.Second)
+	case next == reconcile.Later:
+		q.Forget(key)
+		q.AddAfter(key, retryMax)
 	default:
 		q.Forget(key)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -16,9 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/addons/charts/confined"
 )
 
@@ -35,37 +35,26 @@ type gate struct {
 	conns  *handed
 }
 
-// forTenant acts as an administrator of a tenant, in its space. The tenant is named twice, by the path and as that of
-// the user: a request that came to another space would be refused.
-func forTenant(admin *rest.Config, tenant string) *rest.Config {
-	config := inSpace(admin, tenant)
-	config.QPS = -1 // the tenant's turns bound it
-	config.Impersonate = rest.ImpersonationConfig{UserName: Name, Groups: []string{space.Masters},
-		Extra: map[string][]string{space.Extra: {tenant}}}
-	return config
-}
-
-// newGate serves the space that config reaches until it is closed.
-func newGate(config *rest.Config) (*gate, error) {
-	base, err := url.Parse(config.Host)
+// newGate serves the space of an access until it is closed.
+func newGate(a *access) (*gate, error) {
+	base, err := url.Parse(a.config.Host)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the API: %w", err)
 	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(base)
-		for name := range r.Out.Header {
-			if !passed.Has(name) {
-				delete(r.Out.Header, name)
+	quiet := log.New(io.Discard, "", 0) // what a tenant's chart does wrong is theirs to know
+	proxy := &httputil.ReverseProxy{Transport: a.transport, FlushInterval: -1, ErrorLog: quiet,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(base)
+			for name := range r.Out.Header {
+				if !passed.Has(name) {
+					delete(r.Out.Header, name)
+				}
 			}
-		}
-	}}
-	g := &gate{conns: newHanded(), server: http.Server{MaxHeaderBytes: maxHeader, ReadHeaderTimeout: requestTimeout}}
+		}}
+	g := &gate{conns: newHanded(), server: http.Server{MaxHeaderBytes: maxHeader, ReadHeaderTimeout: requestTimeout,
+		ErrorLog: quiet}}
 	g.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := mayAsk(r.URL); err != nil {
+		if err := mayAsk(r.Method, r.URL); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
@@ -78,12 +67,15 @@ func newGate(config *rest.Config) (*gate, error) {
 // passed are the headers of a request that are passed on: none that says who asks.
 var passed = sets.New("Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent")
 
+// methods are those of objects.
+var methods = sets.New(http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
+
 // errPath is one that no client of objects asks for.
 var errPath = errors.New("not a path of the API")
 
-// mayAsk reports what is wrong with the address of a request: it must be below the space whatever reads it.
-func mayAsk(u *url.URL) error {
-	if u.RawPath != "" || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") ||
+// mayAsk reports what is wrong with a request: its address must be below the space whatever reads it.
+func mayAsk(method string, u *url.URL) error {
+	if !methods.Has(method) || u.RawPath != "" || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") ||
 		!slices.Contains([]string{"api", "apis", "openapi", "version"}, strings.Split(u.Path+"/", "/")[1]) {
 		return fmt.Errorf("%w: %q", errPath, u.Path)
 	}

@@ -41,6 +41,16 @@ func (t *turns) wake() {
 	t.changed = make(chan struct{})
 }
 
+// each has every turn done, until ctx ends.
+func (t *turns) each(ctx context.Context, do func(tenant string, key types.NamespacedName)) {
+	for tenant, key, ok := t.next(ctx); ok; tenant, key, ok = t.next(ctx) {
+		began := time.Now()
+		do(tenant, key)
+		now := time.Now()
+		t.done(tenant, now.Sub(began), now)
+	}
+}
+
 // next begins a turn, whose end done is told of; false says that ctx ended.
 func (t *turns) next(ctx context.Context) (tenant string, key types.NamespacedName, ok bool) {
 	for ctx.Err() == nil {

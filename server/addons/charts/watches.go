@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +32,8 @@ type watches struct {
 	mu sync.Mutex
 	// begun are the watches that there are, by kind and namespace.
 	begun map[watched]begun
-	// users are the HelmCharts that have values in a Secret.
-	users map[types.NamespacedName]map[types.NamespacedName]bool
+	// users are the HelmCharts that have values in a Secret, by namespace and Secret.
+	users map[string]map[string]map[string]bool
 }
 
 // watched is what a watch is of.
@@ -50,7 +51,7 @@ type begun struct {
 
 func newWatches(ctx context.Context, client metadata.Interface, q queue, mine func(string) bool) *watches {
 	return &watches{ctx: ctx, client: client, queue: q, mine: mine, begun: map[watched]begun{},
-		users: map[types.NamespacedName]map[types.NamespacedName]bool{}}
+		users: map[string]map[string]map[string]bool{}}
 }
 
 // all is for watches of one space.
@@ -90,7 +91,9 @@ func (w *watches) told(key types.NamespacedName) reconcile.Told {
 	if err != nil || !ok {
 		return reconcile.Told{}
 	}
-	return reconcile.Told{UID: m.UID, Generation: m.Generation, Ends: m.DeletionTimestamp != nil}
+	by := m.Annotations[reconcile.ManagedByAnnotation]
+	return reconcile.Told{UID: m.UID, Generation: m.Generation, Ends: m.DeletionTimestamp != nil,
+		Others: by != "" && by != reconcile.ManagedBy}
 }
 
 // lookAtEnds has HelmCharts looked at, now and then, that wait for their end: whatever has kept one, nothing would
@@ -108,11 +111,12 @@ func (w *watches) lookAtEnds() {
 	}
 }
 
-// addEnding queues the HelmCharts that are being deleted. Those that are tried again already stay in their turn.
+// addEnding queues the HelmCharts that are being deleted and that we keep. Those that are tried again already stay in
+// their turn.
 func (w *watches) addEnding() {
 	for _, obj := range w.known().List() {
 		m, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok || m.DeletionTimestamp == nil || !w.mine(m.Namespace) {
+		if !ok || m.DeletionTimestamp == nil || len(m.Finalizers) == 0 || !w.mine(m.Namespace) {
 			continue
 		}
 		if key := (types.NamespacedName{Namespace: m.Namespace, Name: m.Name}); w.queue.NumRequeues(key) == 0 {
@@ -138,12 +142,16 @@ func (w *watches) Secrets(chart types.NamespacedName, names map[string]bool) err
 		return nil
 	}
 	w.mu.Lock()
+	in := w.users[chart.Namespace]
+	if in == nil {
+		in = map[string]map[string]bool{}
+		w.users[chart.Namespace] = in
+	}
 	for name := range names {
-		secret := types.NamespacedName{Namespace: chart.Namespace, Name: name}
-		if w.users[secret] == nil {
-			w.users[secret] = map[types.NamespacedName]bool{}
+		if in[name] == nil {
+			in[name] = map[string]bool{}
 		}
-		w.users[secret][chart] = true
+		in[name][chart.Name] = true
 	}
 	w.mu.Unlock()
 	synced, err := w.begin(secretResource(), chart.Namespace, false, w.used)
@@ -157,47 +165,66 @@ func (w *watches) Secrets(chart types.NamespacedName, names map[string]bool) err
 func (w *watches) forgetSecrets(chart types.NamespacedName, but map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	used := false
-	for secret, users := range w.users {
-		if secret.Namespace == chart.Namespace && !but[secret.Name] {
-			delete(users, chart)
+	in := w.users[chart.Namespace]
+	for secret, users := range in {
+		if !but[secret] {
+			delete(users, chart.Name)
 		}
 		if len(users) == 0 {
-			delete(w.users, secret)
-		} else if secret.Namespace == chart.Namespace {
-			used = true
+			delete(in, secret)
 		}
 	}
+	if len(in) > 0 || len(but) > 0 {
+		return
+	}
+	delete(w.users, chart.Namespace)
 	key := watched{secretResource(), chart.Namespace}
-	if b, ok := w.begun[key]; ok && !used && len(but) == 0 {
+	if b, ok := w.begun[key]; ok {
 		b.end()
 		delete(w.begun, key)
 	}
 }
 
-// secretsOf are the Secrets that are watched for a HelmChart.
+// secretsOf are the Secrets that are watched for a HelmChart, none while their watch has told nothing yet.
 func (w *watches) secretsOf(chart types.NamespacedName) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names := map[string]bool{}
-	for secret, users := range w.users {
-		if users[chart] {
-			names[secret.Name] = true
+	if b, ok := w.begun[watched{secretResource(), chart.Namespace}]; !ok || !b.synced() {
+		return names
+	}
+	for secret, users := range w.users[chart.Namespace] {
+		if users[chart.Name] {
+			names[secret] = true
 		}
 	}
 	return names
 }
 
-// secretNamespaces are those of some in which Secrets are watched.
-func (w *watches) secretNamespaces(of func(namespace string) bool) (in []string) {
+// usedIn counts the namespaces in which Secrets are watched, those among them that are of some kind, and the uses of
+// Secrets in these by other HelmCharts than one.
+func (w *watches) usedIn(of func(namespace string) bool, but types.NamespacedName) (all, some, uses int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for watch := range w.begun {
-		if watch.of == secretResource() && of(watch.namespace) {
-			in = append(in, watch.namespace)
+	for namespace, in := range w.users {
+		if namespace == but.Namespace && len(in) == 0 || !of(namespace) {
+			continue
+		}
+		some++
+		for _, users := range in {
+			if uses += len(users); namespace == but.Namespace && users[but.Name] {
+				uses--
+			}
 		}
 	}
-	return in
+	return len(w.users), some, uses
+}
+
+// usesSecrets reports whether Secrets are watched in a namespace.
+func (w *watches) usesSecrets(namespace string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.users[namespace] != nil
 }
 
 func secretResource() schema.GroupVersionResource {
@@ -235,10 +262,10 @@ func (w *watches) anew(key types.NamespacedName) {
 // used has those looked at that have values in a Secret.
 func (w *watches) used(secret types.NamespacedName) {
 	w.mu.Lock()
-	users := maps.Clone(w.users[secret])
+	users := maps.Clone(w.users[secret.Namespace][secret.Name])
 	w.mu.Unlock()
 	for chart := range users {
-		w.anew(chart)
+		w.anew(types.NamespacedName{Namespace: secret.Namespace, Name: chart})
 	}
 }
 
@@ -314,11 +341,15 @@ func trim(obj any) (any, error) {
 			kept[name] = value
 		}
 	}
+	var ours []string
+	if slices.Contains(m.Finalizers, reconcile.Finalizer) {
+		ours = []string{reconcile.Finalizer}
+	}
 	var deleted *metav1.Time
 	if m.DeletionTimestamp != nil {
 		deleted = &metav1.Time{Time: m.DeletionTimestamp.Truncate(time.Second)}
 	}
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name,
 		UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation, DeletionTimestamp: deleted,
-		Annotations: kept}}, nil
+		Annotations: kept, Finalizers: ours}}, nil
 }

@@ -69,8 +69,10 @@ func TestWhatIsOlderThanItsWatch(t *testing.T) {
 		"newer":    {watched: object("1", 1), read: object("1", 2)},
 		"older":    {watched: object("1", 2), read: object("1", 1), behind: true},
 		"another":  {watched: object("1", 2), read: object("2", 1)},
-		"before its end": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now}, read: object("1", 0),
-			behind: true, ends: true},
+		"before its end": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now,
+			Finalizers: []string{reconcile.Finalizer}}, read: object("1", 0), behind: true, ends: true},
+		"kept by others": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now,
+			Finalizers: []string{"example.com/other"}}, read: object("1", 0), behind: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue := workqueue.NewTypedRateLimitingQueue(
@@ -78,7 +80,11 @@ func TestWhatIsOlderThanItsWatch(t *testing.T) {
 			defer queue.ShutDown()
 			w := newWatches(t.Context(), nil, queue, all)
 			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-			if err := store.Add(told(tc.watched)); err != nil {
+			kept, err := trim(told(tc.watched))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Add(kept); err != nil {
 				t.Fatal(err)
 			}
 			w.begun[watched{reconcile.Charts(), metav1.NamespaceAll}] = begun{found: store}

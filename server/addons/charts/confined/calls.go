@@ -12,21 +12,33 @@ import (
 // errArchitecture is one whose calls have other numbers.
 var errArchitecture = errors.New("its calls are not known")
 
-// refused are calls of the kernel that neither Go nor the work has a use for: ways to other programs, to networks that
-// are not the namespace's, to namespaces in which nobody is root, and to what the kernel runs for a process.
+// refused are calls of the kernel that neither Go nor the work has a use for: ways to other programs and processes, to
+// networks that are not the namespace's, to namespaces in which nobody is root, to memory that no limit counts, and to
+// what the kernel runs for a process. A connection that was handed over is of the parent's network: it is read,
+// written and closed, and never connected anew.
 func refused() []uint32 {
-	return []uint32{
+	calls := []uint32{
+		unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_SENDTO,
+		unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_IOCTL, unix.SYS_SHMGET,
 		unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_MEMFD_CREATE, unix.SYS_SOCKET, unix.SYS_PTRACE, unix.SYS_KCMP,
 		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_UNSHARE, unix.SYS_SETNS,
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FSOPEN, unix.SYS_FSMOUNT,
 		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
 		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD,
 	}
+	if runtime.GOARCH == "amd64" {
+		calls = append(calls, fork, vfork)
+	}
+	return calls
 }
 
 const (
 	// Where the kernel has the number of a call, the architecture, and the lower half of the first argument.
 	callAt, archAt, firstAt = 0, 4, 16
+	// fourthAt is where the flags of mmap are.
+	fourthAt = firstAt + 3*8
+	// fork and vfork are calls that amd64 alone has.
+	fork, vfork = 57, 58
 	// otherNumbers is the first number of those that 32-bit pointers have on amd64.
 	otherNumbers = 1 << 30
 	// namespaces are the flags of clone for new ones.
@@ -57,7 +69,7 @@ func refuse() error {
 	return nil
 }
 
-// program is the filter in the kernel's language. Each jump is over one instruction.
+// program is the filter in the kernel's language. Most jumps are over one instruction.
 func program(arch uint32) []unix.SockFilter {
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
@@ -79,7 +91,13 @@ func program(arch uint32) []unix.SockFilter {
 	// Its flags are in memory, which a filter does not see: libc makes threads by the older one then.
 	p = append(p, unless(unix.BPF_JEQ, unix.SYS_CLONE3), end(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	return append(p,
-		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ, K: unix.SYS_CLONE, Jf: 3},
+		// Memory that is shared is not counted.
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ, K: unix.SYS_MMAP, Jf: 3},
+		load(fourthAt), unless(unix.BPF_JSET, unix.MAP_SHARED), no,
+		load(callAt),
+		// Threads alone are made.
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ, K: unix.SYS_CLONE, Jf: 4},
 		load(firstAt), unless(unix.BPF_JSET, namespaces), no,
-		end(unix.SECCOMP_RET_ALLOW))
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | unix.BPF_JSET, K: unix.CLONE_THREAD, Jf: 1},
+		end(unix.SECCOMP_RET_ALLOW), no)
 }

@@ -116,6 +116,8 @@ func tasks(ctx context.Context, input []byte, dial Dial) ([]byte, error) {
 		}
 		defer resp.Body.Close() //nolint:errcheck // it was read to its end
 		return io.ReadAll(resp.Body)
+	case "anew":
+		return anew(ctx, dial, about)
 	case "dials":
 		for n := range 30 {
 			conn, err := dial(ctx, "tcp", about)
@@ -127,6 +129,41 @@ func tasks(ctx context.Context, input []byte, dial Dial) ([]byte, error) {
 		return nil, nil
 	}
 	return hostile(ctx, word, about, dial)
+}
+
+// anew is what the process can do with a connection that it was given, and should not be able to.
+func anew(ctx context.Context, dial Dial, address string) ([]byte, error) {
+	conn, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close() //nolint:errcheck // it was only to be there
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var can []string
+	could := func(what string, err error) {
+		if !errors.Is(err, unix.EPERM) {
+			can = append(can, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	err = raw.Control(func(fd uintptr) {
+		loopback := &unix.SockaddrInet4{Port: 6443, Addr: [4]byte{127, 0, 0, 1}}
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, fd, 0, 0)
+		could("connect it", errno)
+		could("bind it", unix.Bind(int(fd), loopback))
+		could("listen at it", unix.Listen(int(fd), 1))
+		could("send by it", unix.Sendto(int(fd), []byte("x"), 0, loopback))
+		could("send files by it", unix.Sendmsg(int(fd), []byte("x"), nil, nil, 0))
+		_, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		could("ask about it", err)
+	})
+	_, mapped := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	could("share memory", mapped)
+	_, _, errno := unix.RawSyscall(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0)
+	could("make a process", errno)
+	return []byte(strings.Join(can, "; ")), err
 }
 
 // deeper needs a stack that has no end.
@@ -327,7 +364,11 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%s was asked for", got)
 		}
 	}
-	p := Process{Limits: limits(), Dial: none}
+	p := Process{Limits: limits(), Dial: kinds["tcp"]}
+	if can, err := p.Run(t.Context(), []byte("anew x:1")); err != nil || len(can) > 0 {
+		t.Errorf("it can %s, %v", can, err)
+	}
+	p.Dial = none
 	if _, err := p.Run(t.Context(), []byte("get http://example.com")); err == nil ||
 		!strings.Contains(err.Error(), errNone.Error()) {
 		t.Errorf("none: %v", err)

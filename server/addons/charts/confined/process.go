@@ -148,13 +148,15 @@ func (p Process) start(ctx context.Context, input []byte) (*child, error) {
 }
 
 // started starts a process and delivers its end. It gets its last signal when the thread that started it ends, so that
-// thread lives as long.
+// thread lives as long, and has the priority of the process: nothing else runs on it.
 func started(cmd *exec.Cmd) (<-chan error, error) {
 	start, ended := make(chan error), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		runtime.LockOSThread() // and it ends with this
+		err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, lowest)
+		if err == nil {
+			err = cmd.Start()
+		}
 		start <- err
 		if err == nil {
 			ended <- cmd.Wait()
@@ -195,7 +197,9 @@ func (c *child) wait(ctx context.Context) ([]byte, error) {
 		timer.Stop()
 	}
 	c.broker.close()
-	data := <-read    // nobody writes any more
+	// Nobody writes any more, unless the end of a pipe was sent away.
+	_ = c.answers.SetReadDeadline(time.Now().Add(time.Second)) // what was read counts
+	data := <-read
 	c.answers.Close() //nolint:errcheck // it was only read
 	switch {
 	case ctx.Err() != nil:

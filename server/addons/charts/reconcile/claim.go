@@ -86,7 +86,7 @@ func (r *Reconciler) claim(ctx context.Context, chart *helmv1.HelmChart) error {
 	}
 	if err := r.patch(ctx, chart, map[string]any{"resourceVersion": chart.ResourceVersion,
 		"finalizers": finalizers, "annotations": map[string]string{ManagedByAnnotation: ManagedBy}}); err != nil {
-		return fmt.Errorf("putting the Finalizer on it: %w", err)
+		return fmt.Errorf("putting the finalizer on it: %w", err)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (r *Reconciler) letGo(ctx context.Context, chart *helmv1.HelmChart) error {
 	err := r.patch(ctx, chart, map[string]any{"resourceVersion": chart.ResourceVersion, "uid": chart.UID,
 		"finalizers": finalizers, "annotations": map[string]any{ManagedByAnnotation: nil}})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("taking the Finalizer from it: %w", err)
+		return fmt.Errorf("taking the finalizer from it: %w", err)
 	}
 	return nil
 }

@@ -33,6 +33,8 @@ const (
 	Again
 	// Soon is in a moment, as nothing was tried.
 	Soon
+	// Later is in a while: nothing tells when there is something to do.
+	Later
 )
 
 func againIf(again bool) Next {
@@ -58,8 +60,8 @@ type Watches interface {
 type Told struct {
 	UID        types.UID
 	Generation int64
-	// Ends says that it is being deleted.
-	Ends bool
+	// Ends says that it is being deleted, and Others that another controller has it.
+	Ends, Others bool
 }
 
 // NewerThan reports whether a HelmChart that was read is as it was before that.

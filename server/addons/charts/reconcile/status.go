@@ -77,11 +77,13 @@ func (r *Reconciler) patch(ctx context.Context, chart *helmv1.HelmChart, metadat
 	return err
 }
 
-// Report says what has kept a HelmChart from being looked at, without reading it.
-func (r *Reconciler) Report(ctx context.Context, key types.NamespacedName, uid types.UID, why error) error {
+// Report says what has kept a HelmChart from being looked at, without reading it, and whether nothing more is tried.
+func (r *Reconciler) Report(
+	ctx context.Context, key types.NamespacedName, uid types.UID, why error, failed bool,
+) error {
 	chart := &helmv1.HelmChart{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid}}
 	r.tell(chart, corev1.EventTypeWarning, "ChartFailed", "%v", why)
-	return r.say(ctx, chart, condition{ready: corev1.ConditionFalse, reason: "ReleaseFailed",
+	return r.say(ctx, chart, condition{ready: corev1.ConditionFalse, failed: failed, reason: "ReleaseFailed",
 		message: short(why.Error())})
 }
 
