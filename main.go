@@ -1,6 +1,7 @@
 // Command a4s is multi-tenant, scale-out Kubernetes in one binary. The name it
 // is called by decides what it is: a4s, kubectl, ctr, crictl, or a child process: the
-// node of a server, the containerd of a node, the proxy of its Ingresses.
+// node of a server, the containerd of a node, the proxy of its Ingresses, what looks at a
+// HelmChart of a tenant.
 package main
 
 import (
@@ -19,6 +20,8 @@ import (
 	_ "github.com/a4s-io/a4s/embedded/noplugins" // no shared libraries in a static program
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/renewal"
+	"github.com/a4s-io/a4s/server/addons/charts"
+	"github.com/a4s-io/a4s/server/addons/charts/confined"
 )
 
 func main() {
@@ -40,6 +43,8 @@ func run(args []string) int {
 		err = containerd.Main(ctx, args)
 	case ingress.Command:
 		err = ingress.Main(ctx, args[1:])
+	case confined.Command:
+		err = confined.Main(ctx, charts.Confined)
 	case nodechild.Command:
 		err = process.RunNode(ctx)
 	case "kubectl", "ctr", "crictl":

@@ -13,6 +13,9 @@ func (s *Server) accesses(internal *rest.Config) access.Options {
 	return access.Options{
 		Config: internal, Partition: s.partition.Self(),
 		Server: "https://" + s.addresses.external, ServerCA: s.files.serverCA,
-		ClientCA: func() (*pki.CA, error) { return pki.LoadCA(s.files.pki.ClientCA) },
+		ClientCA: s.clientCA,
 	}
 }
+
+// clientCA is the one that signs certificates of clients, as it is now.
+func (s *Server) clientCA() (*pki.CA, error) { return pki.LoadCA(s.files.pki.ClientCA) }

@@ -257,7 +257,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	s.inside = inside.New(s.addresses.ranges(), s.parts)
 	extra, err := addons.New(s.cfg, addons.Access{Internal: internal,
-		Admin: s.files.restConfig(s.files.pki.Admin)}, s.pool, s.parts)
+		Admin: s.files.restConfig(s.files.pki.Admin), Dialer: s.forTenant,
+		ClientCA: s.clientCA}, s.pool, s.parts)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/addons"
+	"github.com/a4s-io/a4s/server/addons/charts/confined"
 	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
@@ -51,6 +52,11 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partition.Set) (*te
 		RootCA: string(rootCA), Pool: s.pool,
 		Log: s.log,
 	})
+}
+
+// forTenant connects to what a tenant names, from when the API is served on.
+func (s *Server) forTenant(tenant string) confined.Dial {
+	return confined.Dial(s.spaces.Dialer(tenant))
 }
 
 // atEdge are the partitions in the words of the edge.

@@ -15,7 +15,9 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/addons/charts"
+	"github.com/a4s-io/a4s/server/addons/charts/confined"
 	"github.com/a4s-io/a4s/server/addons/ingress"
 	"github.com/a4s-io/a4s/server/addons/localstorage"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
@@ -45,6 +47,9 @@ type Access struct {
 	Internal *rest.Config
 	// Admin is the administrator, whose rights charts have.
 	Admin *rest.Config
+	// Dialer connects to what a tenant names, and ClientCA signs for what acts as a tenant's administrator.
+	Dialer   func(tenant string) confined.Dial
+	ClientCA func() (*pki.CA, error)
 }
 
 // New makes what is not left out.
@@ -52,6 +57,7 @@ func New(cfg *config.Server, access Access, pool *interning.Pool, partitions Par
 	c, admin := &Addons{}, access.Internal
 	if !cfg.DisableHelmController {
 		installer := charts.New(charts.Options{Config: access.Internal, Admin: access.Admin,
+			Dialer: access.Dialer, ClientCA: access.ClientCA,
 			Static: filepath.Join(cfg.Agent.DataDir, "server", "static"),
 			Log:    logrus.WithField("component", charts.Name)})
 		c.charts = &installer

@@ -329,6 +329,9 @@ func (m *Spaces) Accesses(o access.Options) component.Component {
 	return access.New(o)
 }
 
+// Dialer connects to what a tenant names, once the API is served.
+func (m *Spaces) Dialer(tenant string) reach.Dial { return m.admission.Dialer(tenant) }
+
 // access judges every user by the roles of their space.
 func (m *Spaces) access(
 	f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool,

@@ -64,6 +64,17 @@ type Host struct {
 // New starts a host without TLS.
 func New(t testing.TB) *Host { return start(t, httptest.NewServer) }
 
+// On starts a host without TLS that listens where the caller says.
+func On(t testing.TB, listener net.Listener) *Host {
+	return start(t, func(h http.Handler) *httptest.Server {
+		server := httptest.NewUnstartedServer(h)
+		server.Listener.Close() //nolint:errcheck // nobody knows of it
+		server.Listener = listener
+		server.Start()
+		return server
+	})
+}
+
 // NewTLS starts one whose certificate nobody trusts but who has its CA.
 func NewTLS(t testing.TB) *Host { return start(t, httptest.NewTLSServer) }
 

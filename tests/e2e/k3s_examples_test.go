@@ -50,6 +50,7 @@ func TestExamplesOfK3s(t *testing.T) {
 	t.Run("a chart as a manifest", k.testChart)
 	t.Run("a private repository", k.testPrivateRepository)
 	t.Run("a chart of the server", k.testTraefik)
+	t.Run("a chart of a tenant", k.testTenant)
 	t.Run("manifests", k.testManifests)
 	t.Run("a volume", k.testVolume)
 	t.Run("policies and a GPU", k.testObjects)
@@ -291,6 +292,42 @@ func (k *k3sExamples) testPrivateRepository(t *testing.T) {
 
 // testTraefik: a HelmChartConfig changes nothing while there is no such chart, and then the one that is a
 // file of the server.
+// testTenant: a tenant with whom the CRDs are shared has its charts installed, with its own values.
+func (k *k3sExamples) testTenant(t *testing.T) {
+	for _, kind := range []string{"helmcharts", "helmchartconfigs"} {
+		k.c.mustKubectl(t, "annotate crd "+kind+".helm.cattle.io arktos.futurewei.com/crd-sharing-policy=optional")
+	}
+	k.c.must(t, "tenant", "create", "team")
+	const path = "/etc/a4s/team.yaml"
+	if err := k.c.host.WriteFile(path, `apiVersion: helm.cattle.io/v1
+kind: HelmChart
+metadata: {name: app, namespace: default}
+spec:
+  repo: https://repo.example.com
+  chart: example-app
+  valuesContent: "{image: {tag: v1}, adminUser: {username: me}, database: {address: here}}"
+`); err != nil {
+		t.Fatal(err)
+	}
+	hosts.Until(t, soon, "the tenant has HelmCharts", func(context.Context) error {
+		if r := k.c.a4s(t, "kubectl", "--tenant", "team", "apply", "-f", path); r.ExitCode != 0 {
+			return errors.New(r.Stderr)
+		}
+		return nil
+	})
+	k.c.must(t, "kubectl", "--tenant", "team", "wait", "--for=condition=Ready", "--timeout=2m", "helmchart/app")
+	got := k.c.must(t, "kubectl", "--tenant", "team", "get", "configmap", "app", "-o", "jsonpath={.data.key}")
+	if got != "v1 me here" {
+		t.Errorf("the chart brought %q", got)
+	}
+	if r := k.c.a4s(t, "kubectl", "get", "configmap", "app"); r.ExitCode == 0 {
+		t.Errorf("the space of the system has it: %s", r.Stdout)
+	}
+	k.c.must(t, "kubectl", "--tenant", "team", "delete", "helmchart", "app")
+	k.c.must(t, "kubectl", "--tenant", "team", "wait", "--for=delete", "--timeout=2m", "configmap/app")
+	k.c.must(t, "tenant", "delete", "team", "--yes")
+}
+
 func (k *k3sExamples) testTraefik(t *testing.T) {
 	_, text := k3sExample(t, "traefik-config.yaml")
 	k.write(t, "traefik-config.yaml", text)

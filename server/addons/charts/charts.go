@@ -19,15 +19,19 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/addons/charts/archive"
+	"github.com/a4s-io/a4s/server/addons/charts/confined"
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 // Name is the component's name.
-const Name = "helm-controller"
+const Name = reconcile.ManagedBy
 
 const (
-	// workers are how many charts are worked on at once: one whose hooks take long does not hold up the others.
+	// workers are how many charts of the system are worked on at once: one whose hooks take long does not hold up the
+	// others.
 	workers = 4
 	// retryMin and retryMax bound the pause after a failure, which doubles.
 	retryMin = 5 * time.Second
@@ -40,10 +44,14 @@ const (
 type Options struct {
 	// Config is of the server itself: it reads HelmCharts and writes their status.
 	Config *rest.Config
-	// Admin has the rights that charts get: those of an administrator of the cluster.
+	// Admin has the rights that charts of the system get: those of an administrator of the cluster.
 	Admin *rest.Config
-	// Static is the directory of files of this server that charts can be.
+	// Static is the directory of files of this server that charts of the system can be.
 	Static string
+	// Dialer connects to what a tenant names. Without it tenants have no charts.
+	Dialer func(tenant string) confined.Dial
+	// ClientCA signs the certificate with which a chart of a tenant is applied.
+	ClientCA func() (*pki.CA, error)
 	// Retry is the pause after the first failure, retryMin if it is 0.
 	Retry time.Duration
 	Log   *logrus.Entry
@@ -57,24 +65,26 @@ func New(o Options) component.Component {
 	}}
 }
 
-// controller does what HelmCharts say.
-type controller struct {
-	options  Options
-	config   *rest.Config // what charts are applied with
-	objects  dynamic.Interface
-	core     kubernetes.Interface
-	meta     metadata.Interface
-	archives *archive.Getter
-	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	watches  *watches
-	events   record.EventRecorder
-	log      *logrus.Entry
+// queue has the HelmCharts that are to be looked at.
+type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+func (o Options) newQueue() queue {
+	return workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.Retry, retryMax))
 }
 
-// inSystem is the access to the space of the system, and to nothing else.
-func inSystem(config *rest.Config, agent string) *rest.Config {
-	config = rest.AddUserAgent(rest.CopyConfig(config), agent)
-	config.Host += "/tenants/" + space.System
+// controller does what HelmCharts of the system say.
+type controller struct {
+	reconcile.Reconciler
+	queue   queue
+	watches *watches
+	log     *logrus.Entry
+}
+
+// inSpace is the access to the space of a tenant or of the system, and to nothing else.
+func inSpace(config *rest.Config, tenant string) *rest.Config {
+	config = rest.AddUserAgent(rest.CopyConfig(config), Name)
+	config.Host += "/tenants/" + tenant
 	return config
 }
 
@@ -84,40 +94,31 @@ func (o Options) run(ctx context.Context) error {
 	if o.Retry == 0 {
 		o.Retry = retryMin
 	}
-	watching := inSystem(o.Config, Name)
-	own := rest.CopyConfig(watching)
-	own.Timeout = requestTimeout
-	c := &controller{options: o, config: inSystem(o.Admin, Name), log: o.Log,
-		archives: archive.New(o.Static)}
-	var err error
-	if c.objects, err = dynamic.NewForConfig(own); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+	c, err := o.newController(ctx)
+	if err != nil {
+		return err
 	}
-	if c.core, err = kubernetes.NewForConfig(own); err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	if c.meta, err = metadata.NewForConfig(own); err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
+	defer c.queue.ShutDown()
 	if err := c.define(ctx); err != nil {
 		return err
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.Retry, retryMax))
-	defer c.queue.ShutDown()
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.core.CoreV1().Events("")})
-	c.events = broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Name})
-	unbounded, err := metadata.NewForConfig(watching)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	c.watches = newWatches(ctx, unbounded, c.queue)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Core.CoreV1().Events("")})
+	c.Events = broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Name})
 	if err := c.watches.charts(); err != nil {
 		return err
 	}
+	var ofTenants *tenants
+	if o.Dialer != nil {
+		if ofTenants, err = o.newTenants(ctx); err != nil {
+			return err
+		}
+	}
 	var running sync.WaitGroup
+	if ofTenants != nil {
+		running.Go(ofTenants.run)
+	}
 	running.Go(c.watches.lookAtEnds)
 	for range workers {
 		running.Go(func() {
@@ -132,6 +133,33 @@ func (o Options) run(ctx context.Context) error {
 	return nil
 }
 
+// newController makes what works on HelmCharts of the system until ctx ends.
+func (o Options) newController(ctx context.Context) (*controller, error) {
+	watching := inSpace(o.Config, space.System)
+	own := rest.CopyConfig(watching)
+	own.Timeout = requestTimeout
+	c := &controller{queue: o.newQueue(), log: o.Log, Reconciler: reconcile.Reconciler{Space: space.System,
+		Rights: inSpace(o.Admin, space.System), Archives: archive.New(o.Static), Log: o.Log}}
+	c.Tries = c.queue.NumRequeues
+	var err error
+	if c.Objects, err = dynamic.NewForConfig(own); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if c.Core, err = kubernetes.NewForConfig(own); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if c.Meta, err = metadata.NewForConfig(own); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	unbounded, err := metadata.NewForConfig(watching)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	c.watches = newWatches(ctx, unbounded, c.queue, all)
+	c.Watches = c.watches
+	return c, nil
+}
+
 // work does what is next; false ends the worker.
 func (c *controller) work(ctx context.Context) bool {
 	key, ended := c.queue.Get()
@@ -139,15 +167,28 @@ func (c *controller) work(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(key)
-	switch again, err := c.sync(ctx, key); {
-	case ctx.Err() != nil:
-	case err != nil:
-		c.log.WithError(err).Warnf("HelmChart %s", key)
-		c.queue.AddRateLimited(key)
-	case again:
-		c.queue.AddRateLimited(key)
-	default:
-		c.queue.Forget(key)
+	next, err := c.Reconcile(ctx, key)
+	if ctx.Err() != nil {
+		return true
 	}
+	if err != nil {
+		c.log.WithError(err).Warnf("HelmChart %s", key)
+	}
+	requeue(c.queue, key, next, err)
 	return true
+}
+
+// requeue has a HelmChart looked at again when that is due.
+func requeue(q queue, key types.NamespacedName, next reconcile.Next, err error) {
+	switch {
+	case err != nil || next == reconcile.Again:
+		q.AddRateLimited(key)
+	case next == reconcile.Soon:
+		q.AddAfter(key, time.Second)
+	case next == reconcile.Later:
+		q.Forget(key)
+		q.AddAfter(key, retryMax)
+	default:
+		q.Forget(key)
+	}
 }

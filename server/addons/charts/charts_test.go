@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 // names are those of the fields of a struct in JSON.
@@ -52,52 +54,6 @@ func TestFieldsAreThoseOfK3s(t *testing.T) {
 	}
 }
 
-// TestManaged: which HelmCharts are worked on.
-func TestManaged(t *testing.T) {
-	for what, c := range map[string]struct {
-		annotations map[string]string
-		spec        helmv1.HelmChartSpec
-		want        bool
-	}{
-		"new":             {nil, helmv1.HelmChartSpec{Chart: "x"}, true},
-		"inline":          {nil, helmv1.HelmChartSpec{ChartContent: "x"}, true},
-		"claimed":         {map[string]string{managedByAnnotation: managedBy}, helmv1.HelmChartSpec{Chart: "x"}, true},
-		"another's":       {map[string]string{managedByAnnotation: "x"}, helmv1.HelmChartSpec{Chart: "x"}, false},
-		"nobody's":        {map[string]string{unmanagedAnnotation: ""}, helmv1.HelmChartSpec{Chart: "x"}, false},
-		"without a chart": {nil, helmv1.HelmChartSpec{Repo: "x"}, false},
-		"claimed, but not": {map[string]string{managedByAnnotation: managedBy, unmanagedAnnotation: "true"},
-			helmv1.HelmChartSpec{Chart: "x"}, false},
-	} {
-		chart := &helmv1.HelmChart{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}, Spec: c.spec}
-		if got := managed(chart); got != c.want {
-			t.Errorf("%s: %v", what, got)
-		}
-	}
-}
-
-// TestInvalid: what can have no release is refused before it is claimed, and is let go without looking for one.
-func TestInvalid(t *testing.T) {
-	for what, c := range map[string]struct {
-		name, target, version, want string
-	}{
-		"right":             {"web", "", "", ""},
-		"elsewhere":         {"web", "default", "v3", ""},
-		"of a tenant":       {"web", "default.t1", "", "not a namespace of the system space"},
-		"a path":            {"web", "a/secrets", "", "not the name of a namespace"},
-		"long namespace":    {"web", strings.Repeat("a", 64), "", "not the name of a namespace"},
-		"too long a name":   {strings.Repeat("a", 64), "", "", "metadata.name"},
-		"too long for Helm": {strings.Repeat("a", 54), "", "", "metadata.name"},
-		"another version":   {"web", "", "v2", "want v3"},
-		"upper case":        {"web", "Default", "", "not the name of a namespace"},
-	} {
-		err := invalid(&helmv1.HelmChart{ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: "kube-system"},
-			Spec: helmv1.HelmChartSpec{TargetNamespace: c.target, HelmVersion: c.version}})
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
-
 // TestWhatChanges: a HelmChart is looked at again when its spec changes, when it is given away or taken over and when
 // it is deleted, and neither for its status nor for our claim; a Secret for anything.
 func TestWhatChanges(t *testing.T) {
@@ -122,13 +78,14 @@ func TestWhatChanges(t *testing.T) {
 		}, true},
 		"spec": {func(m *metav1.PartialObjectMetadata) { m.Generation = 2 }, false},
 		"given away": {func(m *metav1.PartialObjectMetadata) {
-			m.Annotations = map[string]string{unmanagedAnnotation: ""}
+			m.Annotations = map[string]string{reconcile.UnmanagedAnnotation: ""}
 		}, false},
 		"another's": {func(m *metav1.PartialObjectMetadata) {
-			m.Annotations = map[string]string{managedByAnnotation: "x"}
+			m.Annotations = map[string]string{reconcile.ManagedByAnnotation: "x"}
 		}, false},
 		"claimed": {func(m *metav1.PartialObjectMetadata) {
-			m.ResourceVersion, m.Annotations = "2", map[string]string{managedByAnnotation: managedBy}
+			m.ResourceVersion = "2"
+			m.Annotations = map[string]string{reconcile.ManagedByAnnotation: reconcile.ManagedBy}
 		}, true},
 		"deleted": {func(m *metav1.PartialObjectMetadata) {
 			now := metav1.Now()
@@ -145,17 +102,5 @@ func TestWhatChanges(t *testing.T) {
 	}
 	if same(secret("1"), secret("2")) || !same(secret("1"), secret("1")) {
 		t.Error("a Secret")
-	}
-}
-
-// TestMessagesAreShort: what is said of an error fits into an event, and ends at a character.
-func TestMessagesAreShort(t *testing.T) {
-	long := strings.Repeat("ä", 2*maxMessage)
-	got := short(long)
-	if len(got) > maxMessage+3 || !strings.HasPrefix(long, strings.TrimSuffix(got, "...")) {
-		t.Errorf("%d bytes", len(got))
-	}
-	if short("x") != "x" {
-		t.Error("a short one is changed")
 	}
 }

@@ -15,27 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 //go:embed crds.yaml
 var manifests []byte
 
-// Kinds of helm.cattle.io, and that of CRDs.
-func chartResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "helm.cattle.io", Version: "v1", Resource: "helmcharts"}
-}
-
-func configResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "helm.cattle.io", Version: "v1", Resource: "helmchartconfigs"}
-}
-
+// crdResource are CRDs.
 func crdResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
 }
-
-// fieldManager is in whose name the CRDs, the claim of a HelmChart and its status are written.
-const fieldManager = Name
 
 // crds are those of both kinds.
 func crds() (list []*unstructured.Unstructured, err error) {
@@ -58,8 +49,8 @@ func (c *controller) define(ctx context.Context) error {
 	}
 	for _, crd := range list {
 		if !c.until(ctx, "applying the CRD "+crd.GetName(), func() error {
-			_, err := c.objects.Resource(crdResource()).Apply(ctx, crd.GetName(), crd,
-				metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+			_, err := c.Objects.Resource(crdResource()).Apply(ctx, crd.GetName(), crd,
+				metav1.ApplyOptions{FieldManager: Name, Force: true})
 			return err
 		}) {
 			return nil
@@ -67,7 +58,7 @@ func (c *controller) define(ctx context.Context) error {
 	}
 	// Only this kind: what is not asked for, the API server keeps nothing for.
 	c.until(ctx, "waiting for HelmCharts", func() error {
-		_, err := c.meta.Resource(chartResource()).List(ctx, metav1.ListOptions{Limit: 1})
+		_, err := c.Meta.Resource(reconcile.Charts()).List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	})
 	return nil

@@ -1,13 +1,14 @@
-// Package charts installs what HelmCharts of the system space say, as k3s' helm-controller does, in this process.
+// Package charts installs what HelmCharts say, as k3s' helm-controller does: those of the system in this process,
+// those of tenants in confined ones.
 //
 // Invariants:
-//   - Only HelmCharts of the system space are acted on, and a chart has the rights of an administrator in that space:
-//     both clients are on the path of the system space, where nothing of a tenant is.
-//   - One server does it at a time, and for each HelmChart one thing at a time.
-//   - What is to be done follows from the HelmChart and from the labels of the release alone: whoever takes over, and
-//     a server that was killed and starts again, goes on from there.
-//   - A cluster without a HelmChart costs one watch. Helm, its caches and further watches begin with the first one.
+//   - A chart of the system has the rights of an administrator in the space of the system: its clients are on the path
+//     of that space, where nothing of a tenant is.
+//   - A chart of a tenant has the rights of the tenant's administrator in the space of the tenant, by a gate that
+//     names both. Nothing of it is read in this process, but the name, the UID and the revision of its HelmChart.
+//   - One server does it at a time, and for each HelmChart one thing at a time; for each tenant, too.
+//   - A cluster without a HelmChart costs two watches. Helm, its caches and further watches begin with the first one.
 //   - The CRDs of both kinds are never deleted here: with them all HelmCharts would go.
 //
-// server/addons may import it.
+// server/addons and main.go may import it.
 package charts

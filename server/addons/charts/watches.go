@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,43 +15,54 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 // watches tell which HelmCharts to look at. They hold names and revisions, not objects: a HelmChart can have a whole
 // chart in it. Except for the one of HelmCharts, each begins when something needs it.
 type watches struct {
-	ctx     context.Context
-	client  metadata.Interface
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	ctx    context.Context
+	client metadata.Interface
+	queue  queue
+	// mine reports whether a namespace is one whose HelmCharts are to be looked at.
+	mine    func(namespace string) bool
 	running sync.WaitGroup
 
 	mu sync.Mutex
 	// begun are the watches that there are, by kind and namespace.
-	begun map[string]begun
-	// users are the HelmCharts that have values in a Secret.
-	users map[types.NamespacedName]map[types.NamespacedName]bool
+	begun map[watched]begun
+	// users are the HelmCharts that have values in a Secret, by namespace and Secret.
+	users map[string]map[string]map[string]bool
+}
+
+// watched is what a watch is of.
+type watched struct {
+	of        schema.GroupVersionResource
+	namespace string
 }
 
 // begun is a watch.
 type begun struct {
 	synced cache.InformerSynced
 	found  cache.Store
+	end    context.CancelFunc
 }
 
-func newWatches(ctx context.Context, client metadata.Interface,
-	queue workqueue.TypedRateLimitingInterface[types.NamespacedName],
-) *watches {
-	return &watches{ctx: ctx, client: client, queue: queue, begun: map[string]begun{},
-		users: map[types.NamespacedName]map[types.NamespacedName]bool{}}
+func newWatches(ctx context.Context, client metadata.Interface, q queue, mine func(string) bool) *watches {
+	return &watches{ctx: ctx, client: client, queue: q, mine: mine, begun: map[watched]begun{},
+		users: map[string]map[string]map[string]bool{}}
 }
+
+// all is for watches of one space.
+func all(string) bool { return true }
 
 // wait returns when all have ended.
 func (w *watches) wait() { w.running.Wait() }
 
 // charts watches HelmCharts.
 func (w *watches) charts() error {
-	_, err := w.begin(chartResource(), metav1.NamespaceAll, true, w.anew)
+	_, err := w.begin(reconcile.Charts(), metav1.NamespaceAll, true, w.anew)
 	return err
 }
 
@@ -58,21 +70,30 @@ func (w *watches) charts() error {
 func (w *watches) known() cache.Store {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.begun[watchOf(chartResource(), metav1.NamespaceAll)].found
+	return w.begun[watched{reconcile.Charts(), metav1.NamespaceAll}].found
 }
 
-// hasChart reports whether the watch of HelmCharts has told of one, and not of its end.
-func (w *watches) hasChart(key types.NamespacedName) bool {
+// HasChart reports whether the watch of HelmCharts has told of one, and not of its end.
+func (w *watches) HasChart(key types.NamespacedName) bool {
 	_, ok, err := w.known().GetByKey(key.String())
 	return ok && err == nil
 }
 
-// behind reports whether a HelmChart that was read is older than what its watch has told.
-func (w *watches) behind(read metav1.Object) bool {
-	obj, _, err := w.known().GetByKey(read.GetNamespace() + "/" + read.GetName())
-	told, ok := obj.(*metav1.PartialObjectMetadata)
-	return err == nil && ok && told.UID == read.GetUID() && (told.Generation > read.GetGeneration() ||
-		told.DeletionTimestamp != nil && read.GetDeletionTimestamp() == nil)
+// Behind reports whether a HelmChart that was read is older than what its watch has told.
+func (w *watches) Behind(read metav1.Object) bool {
+	return w.told(types.NamespacedName{Namespace: read.GetNamespace(), Name: read.GetName()}).NewerThan(read)
+}
+
+// told is what the watch has told of a HelmChart.
+func (w *watches) told(key types.NamespacedName) reconcile.Told {
+	obj, _, err := w.known().GetByKey(key.String())
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if err != nil || !ok {
+		return reconcile.Told{}
+	}
+	by := m.Annotations[reconcile.ManagedByAnnotation]
+	return reconcile.Told{UID: m.UID, Generation: m.Generation, Ends: m.DeletionTimestamp != nil,
+		Others: by != "" && by != reconcile.ManagedBy}
 }
 
 // lookAtEnds has HelmCharts looked at, now and then, that wait for their end: whatever has kept one, nothing would
@@ -90,11 +111,12 @@ func (w *watches) lookAtEnds() {
 	}
 }
 
-// addEnding queues the HelmCharts that are being deleted. Those that are tried again already stay in their turn.
+// addEnding queues the HelmCharts that are being deleted and that we keep. Those that are tried again already stay in
+// their turn.
 func (w *watches) addEnding() {
 	for _, obj := range w.known().List() {
 		m, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok || m.DeletionTimestamp == nil {
+		if !ok || m.DeletionTimestamp == nil || len(m.Finalizers) == 0 || !w.mine(m.Namespace) {
 			continue
 		}
 		if key := (types.NamespacedName{Namespace: m.Namespace, Name: m.Name}); w.queue.NumRequeues(key) == 0 {
@@ -103,41 +125,110 @@ func (w *watches) addEnding() {
 	}
 }
 
-// configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
-func (w *watches) configs() error {
-	synced, err := w.begin(configResource(), metav1.NamespaceAll, false, w.anew)
+// Configs watches HelmChartConfigs. One has the name of its HelmChart. What is read after it returns is watched.
+func (w *watches) Configs() error {
+	synced, err := w.begin(reconcile.Configs(), metav1.NamespaceAll, false, w.anew)
 	if err != nil {
 		return err
 	}
 	return w.await("HelmChartConfigs", synced)
 }
 
-// secrets watches those that a HelmChart has values in, which need not be there yet, and no longer those that it had.
+// Secrets watches those that a HelmChart has values in, which need not be there yet, and no longer those that it had.
 // What is read after it returns is watched.
-func (w *watches) secrets(chart types.NamespacedName, names map[string]bool) error {
-	w.mu.Lock()
-	for secret, users := range w.users {
-		if delete(users, chart); len(users) == 0 {
-			delete(w.users, secret)
-		}
-	}
-	for name := range names {
-		secret := types.NamespacedName{Namespace: chart.Namespace, Name: name}
-		if w.users[secret] == nil {
-			w.users[secret] = map[types.NamespacedName]bool{}
-		}
-		w.users[secret][chart] = true
-	}
-	w.mu.Unlock()
+func (w *watches) Secrets(chart types.NamespacedName, names map[string]bool) error {
+	w.forgetSecrets(chart, names)
 	if len(names) == 0 {
 		return nil
 	}
-	synced, err := w.begin(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, chart.Namespace, false,
-		w.used)
+	w.mu.Lock()
+	in := w.users[chart.Namespace]
+	if in == nil {
+		in = map[string]map[string]bool{}
+		w.users[chart.Namespace] = in
+	}
+	for name := range names {
+		if in[name] == nil {
+			in[name] = map[string]bool{}
+		}
+		in[name][chart.Name] = true
+	}
+	w.mu.Unlock()
+	synced, err := w.begin(secretResource(), chart.Namespace, false, w.used)
 	if err != nil {
 		return err
 	}
 	return w.await("Secrets of namespace "+chart.Namespace, synced)
+}
+
+// forgetSecrets ends what is watched for a HelmChart but the Secrets of these names.
+func (w *watches) forgetSecrets(chart types.NamespacedName, but map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in := w.users[chart.Namespace]
+	for secret, users := range in {
+		if !but[secret] {
+			delete(users, chart.Name)
+		}
+		if len(users) == 0 {
+			delete(in, secret)
+		}
+	}
+	if len(in) > 0 || len(but) > 0 {
+		return
+	}
+	delete(w.users, chart.Namespace)
+	key := watched{secretResource(), chart.Namespace}
+	if b, ok := w.begun[key]; ok {
+		b.end()
+		delete(w.begun, key)
+	}
+}
+
+// secretsOf are the Secrets that are watched for a HelmChart, none while their watch has told nothing yet.
+func (w *watches) secretsOf(chart types.NamespacedName) map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := map[string]bool{}
+	if b, ok := w.begun[watched{secretResource(), chart.Namespace}]; !ok || !b.synced() {
+		return names
+	}
+	for secret, users := range w.users[chart.Namespace] {
+		if users[chart.Name] {
+			names[secret] = true
+		}
+	}
+	return names
+}
+
+// usedIn counts the namespaces in which Secrets are watched, those among them that are of some kind, and the uses of
+// Secrets in these by other HelmCharts than one.
+func (w *watches) usedIn(of func(namespace string) bool, but types.NamespacedName) (all, some, uses int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for namespace, in := range w.users {
+		if namespace == but.Namespace && len(in) == 0 || !of(namespace) {
+			continue
+		}
+		some++
+		for _, users := range in {
+			if uses += len(users); namespace == but.Namespace && users[but.Name] {
+				uses--
+			}
+		}
+	}
+	return len(w.users), some, uses
+}
+
+// usesSecrets reports whether Secrets are watched in a namespace.
+func (w *watches) usesSecrets(namespace string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.users[namespace] != nil
+}
+
+func secretResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 }
 
 // patience is how long a watch is waited for: what the API refuses to list holds up no other HelmChart.
@@ -171,10 +262,10 @@ func (w *watches) anew(key types.NamespacedName) {
 // used has those looked at that have values in a Secret.
 func (w *watches) used(secret types.NamespacedName) {
 	w.mu.Lock()
-	users := maps.Clone(w.users[secret])
+	users := maps.Clone(w.users[secret.Namespace][secret.Name])
 	w.mu.Unlock()
 	for chart := range users {
-		w.anew(chart)
+		w.anew(types.NamespacedName{Namespace: secret.Namespace, Name: chart})
 	}
 }
 
@@ -185,7 +276,7 @@ func (w *watches) begin(of schema.GroupVersionResource, namespace string, first 
 ) (cache.InformerSynced, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := watchOf(of, namespace)
+	key := watched{of, namespace}
 	if b, ok := w.begun[key]; ok {
 		return b.synced, nil
 	}
@@ -210,17 +301,14 @@ func (w *watches) begin(of schema.GroupVersionResource, namespace string, first 
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", of.Resource, err)
 	}
-	w.begun[key] = begun{synced: handler.HasSynced, found: informer.GetStore()}
-	w.running.Go(func() { informer.RunWithContext(w.ctx) })
+	ctx, end := context.WithCancel(w.ctx)
+	w.begun[key] = begun{synced: handler.HasSynced, found: informer.GetStore(), end: end}
+	w.running.Go(func() { informer.RunWithContext(ctx) })
 	return handler.HasSynced, nil
 }
 
-func watchOf(of schema.GroupVersionResource, namespace string) string {
-	return of.String() + " " + namespace
-}
-
 func (w *watches) tell(obj any, changed func(types.NamespacedName)) {
-	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil && w.mine(name.Namespace) {
 		changed(types.NamespacedName{Namespace: name.Namespace, Name: name.Name})
 	}
 }
@@ -247,10 +335,15 @@ func trim(obj any) (any, error) {
 		return obj, nil
 	}
 	kept := map[string]string{}
-	for _, name := range []string{managedByAnnotation, unmanagedAnnotation} {
-		if value, ok := m.Annotations[name]; ok && (name != managedByAnnotation || value != managedBy) {
+	for _, name := range []string{reconcile.ManagedByAnnotation, reconcile.UnmanagedAnnotation} {
+		value, ok := m.Annotations[name]
+		if ok && (name != reconcile.ManagedByAnnotation || value != reconcile.ManagedBy) {
 			kept[name] = value
 		}
+	}
+	var ours []string
+	if slices.Contains(m.Finalizers, reconcile.Finalizer) {
+		ours = []string{reconcile.Finalizer}
 	}
 	var deleted *metav1.Time
 	if m.DeletionTimestamp != nil {
@@ -258,5 +351,5 @@ func trim(obj any) (any, error) {
 	}
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name,
 		UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation, DeletionTimestamp: deleted,
-		Annotations: kept}}, nil
+		Annotations: kept, Finalizers: ours}}, nil
 }

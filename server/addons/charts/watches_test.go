@@ -12,6 +12,8 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 // TestWhatIsWatchedIsReadAgain: a HelmChart that the API says is not there, though its watch has not told of an end,
@@ -21,17 +23,18 @@ func TestWhatIsWatchedIsReadAgain(t *testing.T) {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	watched := &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: chartResource().GroupVersion().String(), Kind: "HelmChart"},
+	known := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: reconcile.Charts().GroupVersion().String(), Kind: "HelmChart"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "watched"},
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Hour, time.Hour))
 	t.Cleanup(queue.ShutDown)
 	c := &controller{queue: queue,
-		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-			map[schema.GroupVersionResource]string{chartResource(): "HelmChartList"}),
-		watches: newWatches(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, watched), queue)}
+		watches: newWatches(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, known), queue, all)}
+	c.Objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{reconcile.Charts(): "HelmChartList"})
+	c.Watches = c.watches
 	t.Cleanup(c.watches.wait)
 	if err := c.watches.charts(); err != nil {
 		t.Fatal(err)
@@ -41,9 +44,9 @@ func TestWhatIsWatchedIsReadAgain(t *testing.T) {
 		t.Fatalf("the watch told of %s", key)
 	}
 	for name, want := range map[string]bool{"watched": true, "gone": false} {
-		again, err := c.sync(t.Context(), types.NamespacedName{Namespace: "kube-system", Name: name})
-		if err != nil || again != want {
-			t.Errorf("%s: again %v, %v", name, again, err)
+		next, err := c.Reconcile(t.Context(), types.NamespacedName{Namespace: "kube-system", Name: name})
+		if err != nil || (next == reconcile.Again) != want {
+			t.Errorf("%s: %v, %v", name, next, err)
 		}
 	}
 }
@@ -66,20 +69,26 @@ func TestWhatIsOlderThanItsWatch(t *testing.T) {
 		"newer":    {watched: object("1", 1), read: object("1", 2)},
 		"older":    {watched: object("1", 2), read: object("1", 1), behind: true},
 		"another":  {watched: object("1", 2), read: object("2", 1)},
-		"before its end": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now}, read: object("1", 0),
-			behind: true, ends: true},
+		"before its end": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now,
+			Finalizers: []string{reconcile.Finalizer}}, read: object("1", 0), behind: true, ends: true},
+		"kept by others": {watched: metav1.ObjectMeta{UID: "1", DeletionTimestamp: &now,
+			Finalizers: []string{"example.com/other"}}, read: object("1", 0), behind: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue := workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Hour, time.Hour))
 			defer queue.ShutDown()
-			w := newWatches(t.Context(), nil, queue)
+			w := newWatches(t.Context(), nil, queue, all)
 			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-			if err := store.Add(told(tc.watched)); err != nil {
+			kept, err := trim(told(tc.watched))
+			if err != nil {
 				t.Fatal(err)
 			}
-			w.begun[watchOf(chartResource(), metav1.NamespaceAll)] = begun{found: store}
-			if got := w.behind(told(tc.read)); got != tc.behind {
+			if err := store.Add(kept); err != nil {
+				t.Fatal(err)
+			}
+			w.begun[watched{reconcile.Charts(), metav1.NamespaceAll}] = begun{found: store}
+			if got := w.Behind(told(tc.read)); got != tc.behind {
 				t.Errorf("behind: %v", got)
 			}
 			w.addEnding()

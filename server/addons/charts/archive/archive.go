@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,8 @@ type Source struct {
 	DockerConfig []byte
 	// InsecureSkipTLSVerify verifies no certificate, and PlainHTTP asks registries without TLS.
 	InsecureSkipTLSVerify, PlainHTTP bool
+
+	dial Dial // nil for that of the machine
 }
 
 // String says where the chart is, for messages. There are no credentials in it.
@@ -70,15 +73,23 @@ func withVersion(chart, version string) string {
 
 func isOCI(chart string) bool { return strings.HasPrefix(chart, "oci://") }
 
+// Dial makes a connection.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Getter gets archives.
 type Getter struct {
 	static string
+	dial   Dial
 	// index is held by whoever parses an index, which takes many times its size in memory.
 	index chan struct{}
 }
 
 // New returns a Getter. static is the directory of files that charts can be, of which there may be none.
 func New(static string) *Getter { return &Getter{static: static, index: make(chan struct{}, 1)} }
+
+// NewBy returns a Getter whose connections are made by dial, to the hosts themselves and not to a proxy. No file of
+// the machine is a chart for it.
+func NewBy(dial Dial) *Getter { return &Getter{dial: dial, index: make(chan struct{}, 1)} }
 
 // Get returns the archive.
 func (g *Getter) Get(ctx context.Context, s Source) ([]byte, error) {
@@ -92,6 +103,7 @@ func (g *Getter) Get(ctx context.Context, s Source) ([]byte, error) {
 }
 
 func (g *Getter) get(ctx context.Context, s Source) ([]byte, error) {
+	s.dial = g.dial
 	for _, where := range []string{s.Chart, s.Repo} {
 		if err := check(where); err != nil && s.Content == "" && !strings.HasPrefix(where, ownFiles) {
 			return nil, err
@@ -104,6 +116,8 @@ func (g *Getter) get(ctx context.Context, s Source) ([]byte, error) {
 			return nil, fmt.Errorf("it is not base64: %w", err)
 		}
 		return data, nil
+	case strings.HasPrefix(s.Chart, ownFiles) && g.dial != nil:
+		return nil, fmt.Errorf("%w: files of the server are charts of the system space only", ErrSource)
 	case strings.HasPrefix(s.Chart, ownFiles):
 		return file(g.static, strings.TrimPrefix(s.Chart, ownFiles))
 	case isOCI(s.Repo):

@@ -8,5 +8,5 @@
 //     says so; also when a server sends elsewhere. No error has them in its text.
 //   - A file is one below the directory that the caller gives.
 //
-// Only server/addons/charts may import it.
+// Only server/addons/charts and its reconcile may import it.
 package archive

@@ -4,14 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/repo/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // maxRedirects is how often a server may send elsewhere, as in Go's client.
@@ -21,6 +24,9 @@ const maxRedirects = 10
 func (s Source) client() (*http.Client, func(), error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: s.InsecureSkipTLSVerify}}
+	if s.dial != nil {
+		transport.Proxy, transport.DialContext = nil, s.dial
+	}
 	if len(s.CA) > 0 {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(s.CA) {
@@ -92,18 +98,33 @@ func (s Source) choose(ctx context.Context, data []byte, parsing chan struct{}) 
 	return version, nil
 }
 
-// parse reads an index. Helm does so from a file alone.
+// parse reads an index, and leaves out versions that Helm would not install. Helm itself reads files alone, and who
+// reads this for a tenant has none.
 func parse(data []byte) (*repo.IndexFile, error) {
-	f, err := os.CreateTemp("", "a4s-chart-index-")
-	if err != nil {
+	index, unmarshal := &repo.IndexFile{}, json.Unmarshal
+	if !json.Valid(data) {
+		unmarshal = func(data []byte, to any) error { return yaml.UnmarshalStrict(data, to) }
+	}
+	if err := unmarshal(data, index); err != nil {
 		return nil, err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // what is left is the system's to clean
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
+	if index.APIVersion == "" {
+		return nil, repo.ErrNoAPIVersion
 	}
-	return repo.LoadIndexFile(f.Name())
+	for name, versions := range index.Entries {
+		index.Entries[name] = slices.DeleteFunc(versions, func(v *repo.ChartVersion) bool {
+			if v == nil || v.Metadata == nil {
+				return true
+			}
+			if v.APIVersion == "" {
+				v.APIVersion = chart.APIVersionV1
+			}
+			v.Dependencies = nil // those that count are in the archive
+			return v.Validate() != nil
+		})
+	}
+	index.SortEntries()
+	return index, nil
 }
 
 // sameHost reports whether credentials for the one URL are for the other as well.

@@ -1,4 +1,4 @@
-package charts
+package reconcile
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// fieldManager is in whose name the claim of a HelmChart and its status are written.
+	fieldManager = "helm-controller"
 	// readyCondition is ours: k3s' says only that a job was made.
 	readyCondition helmv1.HelmChartConditionType = "Ready"
 	// maxMessage bounds what is said of an error. The API takes 1,024 bytes in an event.
@@ -45,20 +47,20 @@ func (s condition) list() []helmv1.HelmChartCondition {
 }
 
 // say writes the status of a HelmChart, if it is another one.
-func (c *controller) say(ctx context.Context, chart *helmv1.HelmChart, s condition) error {
+func (r *Reconciler) say(ctx context.Context, chart *helmv1.HelmChart, s condition) error {
 	conditions := s.list()
 	if slices.Equal(conditions, chart.Status.Conditions) && chart.Status.JobName == "" {
 		return nil
 	}
 	chart.Status = helmv1.HelmChartStatus{Conditions: conditions}
-	if err := c.patch(ctx, chart, nil, "status"); err != nil {
+	if err := r.patch(ctx, chart, nil, "status"); err != nil {
 		return fmt.Errorf("writing its status: %w", err)
 	}
 	return nil
 }
 
 // patch writes metadata of a HelmChart, or the status that it has here.
-func (c *controller) patch(ctx context.Context, chart *helmv1.HelmChart, metadata map[string]any,
+func (r *Reconciler) patch(ctx context.Context, chart *helmv1.HelmChart, metadata map[string]any,
 	subresources ...string,
 ) error {
 	body := map[string]any{"metadata": metadata}
@@ -70,14 +72,29 @@ func (c *controller) patch(ctx context.Context, chart *helmv1.HelmChart, metadat
 	if err != nil {
 		return err
 	}
-	_, err = c.objects.Resource(chartResource()).Namespace(chart.Namespace).Patch(ctx, chart.Name,
+	_, err = r.Objects.Resource(Charts()).Namespace(chart.Namespace).Patch(ctx, chart.Name,
 		types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 	return err
 }
 
+// Report says what has kept a HelmChart from being looked at, without reading it, and whether nothing more is tried.
+func (r *Reconciler) Report(
+	ctx context.Context, key types.NamespacedName, uid types.UID, why error, failed bool,
+) error {
+	chart := &helmv1.HelmChart{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid}}
+	r.tell(chart, corev1.EventTypeWarning, "ChartFailed", "%v", why)
+	return r.say(ctx, chart, condition{ready: corev1.ConditionFalse, failed: failed, reason: "ReleaseFailed",
+		message: short(why.Error())})
+}
+
+// tell has an event written about a HelmChart.
+func (r *Reconciler) tell(chart *helmv1.HelmChart, kind, reason, format string, args ...any) {
+	r.Events.Event(reference(chart), kind, reason, short(fmt.Sprintf(format, args...)))
+}
+
 // reference is what an event is about.
 func reference(chart *helmv1.HelmChart) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: chartResource().GroupVersion().String(), Kind: "HelmChart",
+	return &corev1.ObjectReference{APIVersion: Charts().GroupVersion().String(), Kind: "HelmChart",
 		Namespace: chart.Namespace, Name: chart.Name, UID: chart.UID, ResourceVersion: chart.ResourceVersion}
 }
 

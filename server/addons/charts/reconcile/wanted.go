@@ -1,4 +1,4 @@
-package charts
+package reconcile
 
 import (
 	"context"
@@ -45,24 +45,24 @@ type wanted struct {
 }
 
 // wanted reads what a HelmChart refers to.
-func (c *controller) wanted(ctx context.Context, chart *helmv1.HelmChart) (*wanted, error) {
+func (r *Reconciler) wanted(ctx context.Context, chart *helmv1.HelmChart) (*wanted, error) {
 	spec := &chart.Spec
 	w := &wanted{policy: spec.FailurePolicy, serverSide: spec.ServerSide, forceConflicts: spec.ForceConflicts}
-	if err := c.watches.configs(); err != nil {
-		c.log.WithError(err).Warn("no change of a HelmChartConfig is noticed yet")
+	if err := r.Watches.Configs(); err != nil {
+		r.Log.WithError(err).Warn("no change of a HelmChartConfig is noticed yet")
 	}
-	config, err := c.configOf(ctx, chart)
+	config, err := r.configOf(ctx, chart)
 	if err != nil {
 		return nil, err
 	}
 	// Before they are read, so that nothing changes between that is not told, and one that is absent can come.
-	if err := c.watches.secrets(keyOf(chart), secretsOf(chart, config)); err != nil {
+	if err := r.Watches.Secrets(keyOf(chart), secretsOf(chart, config)); err != nil {
 		return nil, err
 	}
-	if w.source, err = c.source(ctx, chart); err != nil {
+	if w.source, err = r.source(ctx, chart); err != nil {
 		return nil, err
 	}
-	reader := valuesReader{controller: c, namespace: chart.Namespace, wanted: w, hash: sha256.New()}
+	reader := valuesReader{Reconciler: r, namespace: chart.Namespace, wanted: w, hash: sha256.New()}
 	reader.write(spec.Chart, spec.Version, spec.Repo, spec.ChartContent, namespaceOf(chart))
 	if err := reader.add(ctx, "spec", spec.ValuesContent, spec.Values, spec.ValuesSecrets); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func secretsOf(chart *helmv1.HelmChart, config *helmv1.HelmChartConfig) map[stri
 
 // valuesReader collects values, and makes the hash of all that a release is made from.
 type valuesReader struct {
-	*controller
+	*Reconciler
 	namespace string
 	wanted    *wanted
 	hash      interface {
@@ -146,7 +146,7 @@ func (v valuesReader) add(ctx context.Context, from, text string, values *apiext
 		}
 		where := fmt.Sprintf("%s.valuesSecrets: Secret %s", from, s.Name)
 		v.write(s.Name)
-		secret, err := v.core.CoreV1().Secrets(v.namespace).Get(ctx, s.Name, metav1.GetOptions{})
+		secret, err := v.Core.CoreV1().Secrets(v.namespace).Get(ctx, s.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) && s.IgnoreUpdates {
 			continue
 		} else if err != nil {
@@ -170,7 +170,7 @@ func (v valuesReader) add(ctx context.Context, from, text string, values *apiext
 }
 
 // source is where the chart is, with the credentials for it.
-func (c *controller) source(ctx context.Context, chart *helmv1.HelmChart) (archive.Source, error) {
+func (r *Reconciler) source(ctx context.Context, chart *helmv1.HelmChart) (archive.Source, error) {
 	spec := &chart.Spec
 	s := archive.Source{Content: spec.ChartContent, Chart: spec.Chart, Version: spec.Version, Repo: spec.Repo,
 		CA: []byte(spec.RepoCA), PassCredentials: spec.AuthPassCredentials,
@@ -178,9 +178,9 @@ func (c *controller) source(ctx context.Context, chart *helmv1.HelmChart) (archi
 	if s.Content != "" {
 		return s, nil
 	}
-	core := c.core.CoreV1()
-	if r := spec.RepoCAConfigMap; r != nil {
-		bundle, err := core.ConfigMaps(chart.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	core := r.Core.CoreV1()
+	if in := spec.RepoCAConfigMap; in != nil {
+		bundle, err := core.ConfigMaps(chart.Namespace).Get(ctx, in.Name, metav1.GetOptions{})
 		if err != nil {
 			return s, fmt.Errorf("spec.repoCAConfigMap: %w", err)
 		}
@@ -188,25 +188,25 @@ func (c *controller) source(ctx context.Context, chart *helmv1.HelmChart) (archi
 			s.CA = append(append(s.CA, '\n'), bundle.Data[key]...)
 		}
 	}
-	if r := spec.AuthSecret; r != nil {
-		secret, err := core.Secrets(chart.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	if in := spec.AuthSecret; in != nil {
+		secret, err := core.Secrets(chart.Namespace).Get(ctx, in.Name, metav1.GetOptions{})
 		if err != nil {
 			return s, fmt.Errorf("spec.authSecret: %w", err)
 		}
 		s.Username = string(secret.Data[corev1.BasicAuthUsernameKey])
 		s.Password = string(secret.Data[corev1.BasicAuthPasswordKey])
 		if s.Username == "" {
-			return s, fmt.Errorf("spec.authSecret: Secret %s: %w: %q; want one of type %s", r.Name, errMissing,
+			return s, fmt.Errorf("spec.authSecret: Secret %s: %w: %q; want one of type %s", in.Name, errMissing,
 				corev1.BasicAuthUsernameKey, corev1.SecretTypeBasicAuth)
 		}
 	}
-	if r := spec.DockerRegistrySecret; r != nil {
-		secret, err := core.Secrets(chart.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	if in := spec.DockerRegistrySecret; in != nil {
+		secret, err := core.Secrets(chart.Namespace).Get(ctx, in.Name, metav1.GetOptions{})
 		if err != nil {
 			return s, fmt.Errorf("spec.dockerRegistrySecret: %w", err)
 		}
 		if s.DockerConfig = secret.Data[corev1.DockerConfigJsonKey]; len(s.DockerConfig) == 0 {
-			return s, fmt.Errorf("spec.dockerRegistrySecret: Secret %s: %w: %q; want one of type %s", r.Name,
+			return s, fmt.Errorf("spec.dockerRegistrySecret: Secret %s: %w: %q; want one of type %s", in.Name,
 				errMissing, corev1.DockerConfigJsonKey, corev1.SecretTypeDockerConfigJson)
 		}
 	}
@@ -214,8 +214,8 @@ func (c *controller) source(ctx context.Context, chart *helmv1.HelmChart) (archi
 }
 
 // configOf is the HelmChartConfig of a HelmChart, nil if it has none.
-func (c *controller) configOf(ctx context.Context, chart *helmv1.HelmChart) (*helmv1.HelmChartConfig, error) {
-	got, err := c.objects.Resource(configResource()).Namespace(chart.Namespace).
+func (r *Reconciler) configOf(ctx context.Context, chart *helmv1.HelmChart) (*helmv1.HelmChartConfig, error) {
+	got, err := r.Objects.Resource(Configs()).Namespace(chart.Namespace).
 		Get(ctx, chart.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
