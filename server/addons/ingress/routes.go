@@ -3,6 +3,7 @@ package ingress
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -37,7 +38,10 @@ func (r *resolver) ofRoutes() (out []part) {
 		return nil
 	}
 	r.addressesOf = r.routes.addresses
-	opened := r.opened()
+	var opened map[string]time.Time
+	if len(r.routes.tlsRoutes) > 0 { // who else asks
+		opened = openedBy(r.ingresses)
+	}
 	r.gateway = gateway.Resolve(gateway.View{
 		Tenant: r.tenant, Ours: r.routes.ours, Gateways: r.routes.gateways, Routes: r.routes.routes,
 		GRPCRoutes: r.routes.grpcRoutes, TLSRoutes: r.routes.tlsRoutes, Grants: r.routes.grants,

@@ -33,13 +33,10 @@ func securedHosts(ingress *networkingv1.Ingress) iter.Seq[string] {
 	}
 }
 
-// opened are the hosts whose connections with TLS Ingresses have opened, and since when the oldest of each is there.
-func (r *resolver) opened() map[string]time.Time {
+// openedBy are the hosts whose connections with TLS Ingresses have opened, and since when the oldest of each is there.
+func openedBy(ingresses []*networkingv1.Ingress) map[string]time.Time {
 	out := map[string]time.Time{}
-	if len(r.routes.tlsRoutes) == 0 {
-		return out // nobody asks
-	}
-	for _, ingress := range r.ingresses {
+	for _, ingress := range ingresses {
 		for host := range securedHosts(ingress) {
 			if was, ok := out[host]; !ok || ingress.CreationTimestamp.Time.Before(was) {
 				out[host] = ingress.CreationTimestamp.Time
