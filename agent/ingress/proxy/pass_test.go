@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -290,6 +291,35 @@ func TestPassedConnectionsGiveTheirPlaceToNobody(t *testing.T) {
 	one.Close()        //nolint:errcheck // only closed
 	oneBackend.Close() //nolint:errcheck // likewise
 	accept()
+}
+
+// TestATakenConnectionMakesPlaceForNobody, from when it is taken, whatever the server does to it later.
+func TestATakenConnectionMakesPlaceForNobody(t *testing.T) {
+	at, accept := rawPod(t)
+	w := newWorld(t, Limits{}, passes("pass.test", "a", at)...)
+	l := w.connections.listener(listener(t))
+	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // only closed
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := &helloConn{Conn: conn, said: []byte("hello")}
+	w.connections.state(taken, http.StateNew)
+	if w.connections.idle.Len() != 1 {
+		t.Fatal("it would make place for nobody in any case")
+	}
+	err = w.passOn(t.Context(), &tls.ClientHelloInfo{ServerName: "pass.test", Conn: taken})
+	if !errors.Is(err, errPassedOn) || w.connections.idle.Len() != 0 {
+		t.Errorf("%v, and %d connections make place for others", err, w.connections.idle.Len())
+	}
+	w.connections.evict()
+	if got := said(t, accept(), 5); got != "hello" {
+		t.Errorf("the backend gets %q", got)
+	}
 }
 
 // TestPassedConnectionsGoOn when their host goes, and drain when the proxy ends, as those of WebSockets do.
