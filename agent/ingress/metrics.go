@@ -91,8 +91,9 @@ func (n *Node) Metrics(add func(name, help string, value float64, labels map[str
 	for tenant, c := range all {
 		for class, value := range map[string]uint64{"2xx": c.Successes, "3xx": c.Redirects, "4xx": c.ClientErrors,
 			"5xx": c.ServerErrors} {
-			add("ingress_requests_total", "Requests for Ingresses that this node has answered, by tenant and class "+
-				"of the status.", float64(value), map[string]string{"tenant": tenant, "code": class})
+			add("ingress_requests_total", "Requests for Ingresses and routes that this node has answered, and "+
+				"connections that it has passed on, by tenant and class of the status.", float64(value),
+				map[string]string{"tenant": tenant, "code": class})
 		}
 	}
 }

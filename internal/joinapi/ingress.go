@@ -79,7 +79,17 @@ type IngressHost struct {
 	// Certificate is the ID of the one that connections with TLS get; without it they get one that
 	// nobody signed.
 	Certificate string `json:"certificate,omitempty"`
-	Deleted     bool   `json:"deleted,omitempty"`
+	// Passthrough has connections with TLS that ask for the host, which are not opened at the node then: neither Paths
+	// nor Certificate is for them. An old proxy, which does not know it, opens them, and has 404 for their requests.
+	Passthrough *IngressPassthrough `json:"passthrough,omitempty"`
+	Deleted     bool                `json:"deleted,omitempty"`
+}
+
+// IngressPassthrough is where connections go as they are.
+type IngressPassthrough struct {
+	// Split has parts of the connections go to each of its backends, whatever their protocol. A part without a
+	// backend is closed; so are all if there is no part, or no weight in any. There are no Filters.
+	Split []IngressPart `json:"split,omitempty"`
 }
 
 // IngressPath matches requests: by their path, and by what else is set. A request has the exact path if one

@@ -32,7 +32,7 @@ type gatewayTest struct{ *ingressTest }
 // gatewayCRDs are the kinds of the Gateway API that a test uses, with the resource of each.
 func gatewayCRDs() map[string]string {
 	return map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "HTTPRoute": "httproutes",
-		"ReferenceGrant": "referencegrants"}
+		"TLSRoute": "tlsroutes", "ReferenceGrant": "referencegrants"}
 }
 
 // moduleDir is where a module is that the module in a directory has.

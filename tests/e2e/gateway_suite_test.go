@@ -30,7 +30,7 @@ func gatewayFeatures() []string {
 		"HTTPRoutePathRewrite", "HTTPRouteRequestTimeout", "HTTPRouteBackendTimeout", "HTTPRouteParentRefPort",
 		"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteNamedRouteRule",
 		"HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
-		"GRPCRoute", "GRPCRouteNamedRouteRule"}
+		"GRPCRoute", "GRPCRouteNamedRouteRule", "TLSRoute"}
 }
 
 // gatewayFailures are the tests of the suite that cannot pass, and why. One that passes is no longer to be here.
@@ -38,6 +38,7 @@ func gatewayFailures() map[string]string {
 	return map[string]string{
 		"HTTPRouteMultipleGateways":     "it wants an address for each Gateway: here all have those of the nodes",
 		"HTTPRouteListenerPortMatching": "it has listeners at 8080 and 8090: nodes take requests at ports 80 and 443",
+		"TLSRouteHostnameIntersection":  "it has names that one Gateway refuses and another takes: all are one here",
 	}
 }
 
@@ -124,7 +125,8 @@ func (c *cluster) startGatewaySuite(t *testing.T, outside *hosts.Host, dir strin
 		t.Fatal(err)
 	}
 	args := []string{"KUBECONFIG=" + access, filepath.Join(dir, "conformance.test"), "-test.v", "-test.timeout=0",
-		"-test.run=^TestConformance$", "-gateway-class=a4s", "-conformance-profiles=GATEWAY-HTTP,GATEWAY-GRPC",
+		"-test.run=^TestConformance$", "-gateway-class=a4s",
+		"-conformance-profiles=GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS",
 		"-supported-features=" + strings.Join(gatewayFeatures(), ","),
 		"-report-output=" + filepath.Join(dir, "report.yaml"),
 		"-organization=a4s-io", "-project=a4s", "-url=https://github.com/a4s-io/a4s", "-contact=@a4s-io",

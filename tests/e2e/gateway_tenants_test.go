@@ -22,6 +22,7 @@ func (g *gatewayTest) testTenants(t *testing.T) {
 		c.waitGateway(t, "default", "edge", g.near, g.far)
 	}
 	t.Run("a host that is taken", func(t *testing.T) { g.testTakenRoute(t, red, blue) })
+	t.Run("TLSRoutes", func(t *testing.T) { g.testTakenTLSRoute(t, red, blue) })
 	t.Run("no host", func(t *testing.T) {
 		for name, hostnames := range map[string]string{"any": "[]", "wild": "['*.wild.example.com']"} {
 			red.applyGateway(t, "default", route(name, hostnames, toService("web")))
@@ -40,8 +41,14 @@ func (g *gatewayTest) testTenants(t *testing.T) {
 // its conditions names another space.
 func (c *cluster) waitRouteRefusal(t *testing.T, name, reason, part string) {
 	t.Helper()
-	c.waitCondition(t, "default", "HTTPRoute", name, "Accepted=False "+reason, part)
-	status, err := c.gatewayStatus(t.Context(), t, "default", "HTTPRoute", name)
+	c.waitKindRefusal(t, "HTTPRoute", name, reason, part)
+}
+
+// waitKindRefusal is waitRouteRefusal of a route of some kind.
+func (c *cluster) waitKindRefusal(t *testing.T, kind, name, reason, part string) {
+	t.Helper()
+	c.waitCondition(t, "default", kind, name, "Accepted=False "+reason, part)
+	status, err := c.gatewayStatus(t.Context(), t, "default", kind, name)
 	if err != nil {
 		t.Fatal(err)
 	}

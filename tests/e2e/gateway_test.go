@@ -14,7 +14,7 @@ import (
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
-// TestGateway: requests for Gateways and HTTPRoutes on two nodes, seen from a machine that is neither.
+// TestGateway: requests for Gateways and their routes on two nodes, seen from a machine that is neither.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	g := &gatewayTest{newIngressTest(t, "gateway")}
@@ -24,6 +24,7 @@ func TestGateway(t *testing.T) {
 	g.c.waitGateway(t, g.ns, "edge", g.near, g.far)
 	t.Run("of the system", g.testSystem)
 	t.Run("TLS", g.testTLS)
+	t.Run("TLSRoutes", g.testTLSRoutes)
 	t.Run("grants", g.testGrants)
 	t.Run("tenants", g.testTenants)
 	t.Run("changes under load", g.testChanges)

@@ -59,6 +59,9 @@ func (c *connections) state(conn net.Conn, now http.ConnState) {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()
 	}
+	if reading, ok := conn.(*helloConn); ok {
+		conn = reading.Conn
+	}
 	of, ok := conn.(*boundedConn)
 	if !ok {
 		return

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Counts are requests that were answered, by the class of their status. An upgraded connection is a
-// success when it ends.
+// Counts are requests that were answered, by the class of their status. An upgraded connection, or one
+// that is passed on unopened, is a success when it ends.
 type Counts struct {
 	Successes, Redirects, ClientErrors, ServerErrors uint64
 }

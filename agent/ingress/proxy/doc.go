@@ -16,5 +16,10 @@
 // found, so dots lead nowhere else; nor do they without a change, as what is forwarded has none. A
 // route can shorten what time the node allows, but not add to it.
 //
+// Connections with TLS for some hosts are passed on as they are: crypto/tls reads the first message
+// of the client, and what was read goes to the backend before the rest. They count as a request
+// each, as upgraded connections do. Requests that come by connections for other hosts do not reach
+// such a host. While no host is like that nothing is kept of what clients say.
+//
 // Only agent/ingress and the wiring of main may import it. It imports no Kubernetes code.
 package proxy

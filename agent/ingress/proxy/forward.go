@@ -130,11 +130,20 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // send hands a request to an endpoint of its backend, and to another one if that could not be reached.
-func (p *proxy) send(r *http.Request, x *exchange) (*http.Response, error) {
+func (p *proxy) send(r *http.Request, x *exchange) (resp *http.Response, err error) {
 	body := r.Body
 	if body != nil {
 		body = &unreadBody{ReadCloser: body}
 	}
+	err = p.reach(r.Context(), x, func() (err error) {
+		resp, err = p.try(r, x, body)
+		return err
+	})
+	return resp, err
+}
+
+// reach tries the endpoint that holds an exchange, and another one if that could not be reached.
+func (p *proxy) reach(ctx context.Context, x *exchange, try func() error) error {
 	var tried []netip.AddrPort
 	var last error
 	for len(tried) < attempts {
@@ -143,9 +152,12 @@ func (p *proxy) send(r *http.Request, x *exchange) (*http.Response, error) {
 			break
 		}
 		x.hold(e)
-		resp, err := p.try(r, x, body)
-		if err == nil || r.Context().Err() != nil || !isDialError(err) {
-			return resp, err
+		err := try()
+		if err == nil && e.failed.Load() != 0 {
+			e.failed.Store(0)
+		}
+		if err == nil || ctx.Err() != nil || !isDialError(err) {
+			return err
 		}
 		e.failed.Store(time.Now().UnixNano())
 		tried, last = append(tried, e.at), err
@@ -154,7 +166,7 @@ func (p *proxy) send(r *http.Request, x *exchange) (*http.Response, error) {
 			x.backend = b
 		}
 	}
-	return nil, last
+	return last
 }
 
 // try hands a request to the endpoint that holds it.
@@ -164,11 +176,7 @@ func (p *proxy) try(r *http.Request, x *exchange, body io.ReadCloser) (*http.Res
 	to := *r.URL
 	to.Scheme, to.Host = x.backend.protocol.scheme(), x.endpoint.address
 	sent.URL, sent.Body = &to, body
-	resp, err := attempt.met(x.tenant.transport(x.backend.protocol).RoundTrip(sent))
-	if err == nil && x.endpoint.failed.Load() != 0 {
-		x.endpoint.failed.Store(0)
-	}
-	return resp, err
+	return attempt.met(x.tenant.transport(x.backend.protocol).RoundTrip(sent))
 }
 
 // unreadBody is not closed before it was read: a transport that could not connect closes the body,

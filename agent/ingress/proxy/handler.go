@@ -48,6 +48,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := p.tables.shown.Load()
 	h := s.host(hostName(r.Host))
 	switch {
+	case r.TLS != nil && s.passes(r.Host) != nil: // its own connections are not opened here
+		http.Error(answer, "connections for this host are passed on: one for another host is no way to it",
+			http.StatusMisdirectedRequest)
 	case h == nil:
 		http.Error(answer, "no Ingress has this host", http.StatusNotFound)
 	case misdirected(s, r, h):

@@ -44,7 +44,8 @@ type Limits struct {
 	HeaderBytes int
 	// ReadHeader is how long a client has for the header of a request, and for a TLS handshake: 10 s.
 	ReadHeader time.Duration
-	// Idle is how long a connection may be without a request: 60 s.
+	// Idle is how long a connection may be without a request, and how long one side of a connection that is passed on
+	// may do nothing when the other has ended: 60 s.
 	Idle time.Duration
 	// Dial is how long one endpoint has to accept a connection: 2 s.
 	Dial time.Duration

@@ -14,8 +14,11 @@ import (
 type host struct {
 	tenant      *tenant
 	certificate string
-	// deep is whether a wildcard is for more than one label, and bare whether the host has certificates only.
-	deep, bare bool
+	// deep is whether a wildcard is for more than one label, bare whether the host has no paths, and opens whether it
+	// has something for connections with TLS that are opened here.
+	deep, bare, opens bool
+	// passes has connections with TLS, which are not opened; nil for none.
+	passes *route
 	// exact has the routes of exact paths.
 	exact map[string]routes
 	// prefixes has those of the others. Its deepest match is the longest prefix.
@@ -39,9 +42,14 @@ type routes []*route
 // or else of the longest prefix.
 func newHost(told *joinapi.IngressHost, of *tenant) *host {
 	h := &host{tenant: of, certificate: told.Certificate, exact: map[string]routes{}, deep: told.Deep,
-		bare: len(told.Paths) == 0}
+		bare: len(told.Paths) == 0, opens: told.Certificate != ""}
+	if told.Passthrough != nil {
+		h.passes = &route{parts: newParts(told.Passthrough.Split)}
+	}
 	for i := range told.Paths {
-		if p := &told.Paths[i]; p.Exact {
+		p := &told.Paths[i]
+		h.opens = h.opens || p.Scheme != "http"
+		if p.Exact {
 			h.exact[p.Path] = h.exact[p.Path].with(p)
 		} else {
 			e := h.prefixes.at(strings.Trim(p.Path, "/"))

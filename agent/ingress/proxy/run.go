@@ -92,7 +92,7 @@ func (p *proxy) server(requests context.Context, fallback *tls.Certificate) *htt
 	return &http.Server{
 		Handler:   p,
 		Protocols: speaks,
-		TLSConfig: p.tlsConfig(fallback),
+		TLSConfig: p.tlsConfig(requests, fallback),
 		// It bounds a TLS handshake too.
 		ReadHeaderTimeout: p.Limits.ReadHeader,
 		IdleTimeout:       p.Limits.Idle,
@@ -126,7 +126,7 @@ func (p *proxy) listen(server *http.Server) <-chan error {
 		}()
 	}
 	serve("HTTP", p.HTTP, server.Serve)
-	serve("HTTPS", p.HTTPS, func(l net.Listener) error { return server.ServeTLS(l, "", "") })
+	serve("HTTPS", p.HTTPS, func(l net.Listener) error { return server.ServeTLS(&helloListener{l, p.tables}, "", "") })
 	return failed
 }
 

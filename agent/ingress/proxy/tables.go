@@ -18,6 +18,8 @@ type snapshot struct {
 	backends     map[string]*backend
 	certificates map[string]*certificate
 	tenants      map[string]*tenant
+	// passing is how many hosts have connections that are not opened.
+	passing int
 }
 
 // backend returns the backend with an ID if it is of this tenant.
@@ -92,9 +94,18 @@ func (t *tables) host(told *joinapi.IngressHost) {
 	} else {
 		hosts[told.Name] = newHost(told, t.tenant(told.Tenant))
 	}
+	t.next.passing += passing(hosts[told.Name]) - passing(old)
 	if old != nil {
 		old.tenant.hosts--
 	}
+}
+
+// passing counts a host, which may be nil, if it has connections that are not opened.
+func passing(h *host) int {
+	if h == nil || h.passes == nil {
+		return 0
+	}
+	return 1
 }
 
 // tenant returns that of one more host.

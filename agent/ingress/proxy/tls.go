@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -64,9 +65,13 @@ func (s *snapshot) certificateFor(serverName string) *tls.Certificate {
 	return nil
 }
 
-func (p *proxy) tlsConfig(fallback *tls.Certificate) *tls.Config {
+func (p *proxy) tlsConfig(requests context.Context, fallback *tls.Certificate) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
+		// It is called when the first message of a client is read, and before anything of it is judged.
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return nil, p.passOn(requests, hello)
+		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if c := p.tables.shown.Load().certificateFor(hello.ServerName); c != nil {
 				return c, nil

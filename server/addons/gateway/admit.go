@@ -18,12 +18,13 @@ func (r *resolver) admit(t *route, c *compiled) {
 	}
 	for _, host := range t.places.hosts {
 		if !r.verdict(host).is() {
+			r.secure(t, host)
 			r.bytes += c.size
 			r.rules(t, c, host)
 		}
 	}
 	for _, p := range t.parents {
-		r.judgeHosts(p)
+		r.judgeHosts(t, p)
 	}
 }
 
@@ -52,13 +53,15 @@ func (r *resolver) room(t *route, c *compiled) problem {
 // rules has requests for a host go where the route says.
 func (r *resolver) rules(t *route, c *compiled, host string) {
 	at := t.places.at[host]
-	if len(c.lines) == 0 || !at.http && at.secure == nil {
+	if len(c.lines) == 0 || !at.http && at.secure == nil && !at.passed {
 		return
 	}
 	for i := range c.lines {
 		line := &c.lines[i]
 		path := line.path
-		path.Scheme = at.scheme()
+		if !at.passed {
+			path.Scheme = at.scheme()
+		}
 		r.out.Rules = append(r.out.Rules, Rule{Host: host, Path: path, To: line.to, Kind: t.kind, Route: t.name,
 			Created: t.object.GetCreationTimestamp()})
 	}
@@ -68,7 +71,7 @@ func (r *resolver) rules(t *route, c *compiled, host string) {
 }
 
 // judgeHosts says which hosts of a parent the space does not get.
-func (r *resolver) judgeHosts(p *parent) {
+func (r *resolver) judgeHosts(t *route, p *parent) {
 	if p.refused.is() {
 		return
 	}
@@ -84,10 +87,17 @@ func (r *resolver) judgeHosts(p *parent) {
 			continue
 		}
 		seen[host] = true
-		if v := r.verdict(host); v.is() {
+		v, lost := r.verdict(host), t.places.at[host].lost
+		switch {
+		case v.is():
 			not = append(not, problem{v.reason, "no requests for " + spelled(host) + " are taken: " + v.message})
-		} else {
+		case !lost.is():
 			got = true
+		case p.plain[host]:
+			got = true
+			p.said = append(p.said, lost)
+		default:
+			not = append(not, lost)
 		}
 	}
 	switch {

@@ -107,6 +107,9 @@ func portOf(service *corev1.Service, number int32) *corev1.ServicePort {
 // speaks reports whether requests can be put into a protocol: of those that Kubernetes names, HTTP/2 and, unless they
 // are of gRPC, WebSocket without TLS; of others, all that are not known to be something else than HTTP.
 func (t *route) speaks(appProtocol string) bool {
+	if t.kind == KindTLS {
+		return mayBeTLS(appProtocol)
+	}
 	switch strings.ToLower(clip(appProtocol, mostName)) {
 	case "kubernetes.io/h2c":
 		return true

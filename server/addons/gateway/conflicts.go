@@ -17,9 +17,14 @@ type occupied struct {
 // conflict says which listener has a route of the other kind for one of the hosts already. It is an older one, as
 // routes are looked at by age.
 func (r *resolver) conflict(t *route, p *parent) problem {
-	other := KindHTTP
-	if t.kind == KindHTTP {
+	var other string
+	switch t.kind {
+	case KindHTTP:
 		other = KindGRPC
+	case KindGRPC:
+		other = KindHTTP
+	default: // no other kind is for its listeners
+		return problem{}
 	}
 	for _, m := range p.met {
 		o := m.listener.occupied[other]
@@ -57,7 +62,7 @@ func (r *resolver) meets(o *occupied, host string) bool {
 
 // occupy takes down for which hosts a listener has a route of a kind.
 func (r *resolver) occupy(kind string, m meeting) {
-	if len(r.Routes) == 0 || len(r.GRPCRoutes) == 0 {
+	if kind == KindTLS || len(r.Routes) == 0 || len(r.GRPCRoutes) == 0 {
 		return // there is nothing to conflict with
 	}
 	o := m.listener.occupied[kind]

@@ -29,12 +29,18 @@ type gateway struct {
 	// invalid are listeners that are not accepted, in words.
 	invalid   []problem
 	addresses []string
-	// live are the listeners that are accepted, by scheme and host: these have the hosts, even while they lack a
+	// live are the listeners that are accepted, by port and host: these have the hosts, even while they lack a
 	// certificate, so that no other space gets a host when a Secret is replaced.
 	live map[string]*listener
 }
 
-func liveKey(scheme, host string) string { return scheme + " " + host }
+// liveKey is a place for one listener. HTTPS and TLS have the same port.
+func liveKey(scheme, host string) string {
+	if scheme == schemeTLS {
+		scheme = schemeHTTPS
+	}
+	return scheme + " " + host
+}
 
 // gateway looks at a Gateway, before it has routes.
 func (r gatewayReader) gateway(object *gatewayv1.Gateway, rank int) *gateway {

@@ -45,9 +45,35 @@ func TestListeners(t *testing.T) {
 			"Accepted=True/ListenersNotValid", []string{"a 2 0 " + notPort, "b 2 0"}},
 		"other protocols": {"{name: a, port: 1111, protocol: INVALID}", none,
 			[]string{"a 0 0 Accepted=False/UnsupportedProtocol Programmed=False/Invalid"}},
-		"TLSRoutes": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {kinds: [{kind: " +
-			"TLSRoute}]}}", none, []string{"a 0 0 Accepted=False/UnsupportedProtocol Programmed=False/Invalid " +
-			"ResolvedRefs=False/InvalidRouteKinds"}},
+		"TLS": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {kinds: [{kind: " +
+			"TLSRoute}]}}", "", []string{"a 1 0"}},
+		"TLS by itself": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough, certificateRefs: [{name: " +
+			"gone}]}}", "", []string{"a 1 0"}},
+		"TLS for other kinds": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: " +
+			"{kinds: [{kind: TCPRoute}, {kind: TLSRoute}]}}, {name: b, port: 443, protocol: TLS, hostname: b.x, " +
+			"tls: {mode: Passthrough}, allowedRoutes: {kinds: [{kind: HTTPRoute}]}}", "",
+			[]string{"a 1 0 ResolvedRefs=False/InvalidRouteKinds",
+				"b 0 0 Programmed=False/Invalid ResolvedRefs=False/InvalidRouteKinds"}},
+		"TLS for others": {"{name: a, port: 443, protocol: HTTPS, " + tls + ", allowedRoutes: {kinds: [{kind: " +
+			"TLSRoute}]}}", "Programmed=False/Invalid",
+			[]string{"a 0 0 Programmed=False/Invalid ResolvedRefs=False/InvalidRouteKinds"}},
+		"TLS that ends here": {"{name: a, port: 8443, protocol: TLS, tls: {mode: Terminate, certificateRefs: " +
+			"[{name: cert}]}}, {name: b, port: 443, protocol: TLS, " + tls + "}, {name: c, port: 443, " +
+			"protocol: TLS, hostname: c.x}", none,
+			[]string{"a 1 0 " + unsupported, "b 1 0 " + unsupported, "c 1 0 " + unsupported}},
+		"TLS with options": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough, options: {a: b}}}", none,
+			[]string{"a 1 0 " + unsupported}},
+		"TLS at another port": {"{name: a, port: 8443, protocol: TLS, tls: {mode: Passthrough}}", none,
+			[]string{"a 1 0 " + notPort}},
+		"TLS and HTTPS": {"{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}, {name: b, port: 443, " +
+			"protocol: HTTPS, " + tls + "}, {name: c, port: 443, protocol: HTTPS, hostname: c.x, " + tls + "}, " +
+			"{name: d, port: 443, protocol: TLS, hostname: '*.x', tls: {mode: Passthrough}}, " +
+			"{name: e, port: 80, protocol: HTTP}", "Accepted=True/ListenersNotValid",
+			[]string{"a 1 0 " + strings.ReplaceAll(conflict, "Hostname", "Protocol"),
+				"b 2 0 " + strings.ReplaceAll(conflict, "Hostname", "Protocol"), "c 2 0", "d 1 0", "e 2 0"}},
+		"TLS twice": {"{name: a, port: 443, protocol: TLS, hostname: a.x, tls: {mode: Passthrough}}, {name: b, " +
+			"port: 443, protocol: TLS, hostname: a.x, tls: {mode: Passthrough}}", none,
+			[]string{"a 1 0 " + conflict, "b 1 0 " + conflict}},
 		"passthrough": {"{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough, certificateRefs: " +
 			"[{name: cert}]}}", none, []string{"a 2 0 " + unsupported}},
 		"options": {"{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}], options: {a: b}}}",

@@ -13,6 +13,8 @@ const (
 	portHTTPS   = 443
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
+	// schemeTLS is that of connections that are passed on.
+	schemeTLS = "tls"
 	// mostKinds is how many kinds of routes a listener names, as the CRD says.
 	mostKinds = 8
 )
@@ -41,7 +43,7 @@ type listener struct {
 
 // served reports whether requests are taken for it.
 func (l *listener) served() bool {
-	return l.live && (l.scheme == schemeHTTP || l.certificate != nil)
+	return l.live && (l.scheme != schemeHTTPS || l.certificate != nil)
 }
 
 // listenersOf looks at the listeners of a Gateway.
@@ -91,8 +93,11 @@ func (r gatewayReader) listenersOf(g *gateway) {
 }
 
 func (l *listener) conflicts(with *listener) {
-	l.conflict = l.conflict.or(problemf(gatewayv1.ListenerReasonHostnameConflict, "listener %s has the same port, "+
-		"protocol and hostname", with.spec.Name))
+	reason := gatewayv1.ListenerReasonHostnameConflict
+	if l.scheme != with.scheme {
+		reason = gatewayv1.ListenerReasonProtocolConflict
+	}
+	l.conflict = l.conflict.or(problemf(reason, "listener %s has the same port and hostname", with.spec.Name))
 }
 
 // lookAt checks a listener by itself.
@@ -102,9 +107,11 @@ func (r gatewayReader) lookAt(g *gateway, l *listener) {
 		l.scheme, l.refused = schemeHTTP, portOnly(l, portHTTP)
 	case gatewayv1.HTTPSProtocolType:
 		l.scheme, l.refused = schemeHTTPS, portOnly(l, portHTTPS)
+	case gatewayv1.TLSProtocolType:
+		l.scheme, l.refused = schemeTLS, passthroughOnly(l.spec.TLS).or(portOnly(l, portHTTPS))
 	default:
-		l.refused = problemf(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %s is not supported, only HTTP "+
-			"and HTTPS", quote(l.spec.Protocol))
+		l.refused = problemf(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %s is not supported, only HTTP, "+
+			"HTTPS and TLS", quote(l.spec.Protocol))
 	}
 	if h := l.spec.Hostname; h != nil && *h != "" {
 		if !isHost(string(*h)) {
@@ -121,7 +128,7 @@ func (r gatewayReader) lookAt(g *gateway, l *listener) {
 		l.refused = l.refused.or(tlsRefusal(g.object, l.spec.TLS))
 		r.certificateOf(g, l)
 	case l.scheme == schemeHTTP && l.spec.TLS != nil:
-		l.refused = l.refused.or(unsupported("tls is for HTTPS only"))
+		l.refused = l.refused.or(unsupported("tls is for HTTPS and TLS only"))
 	}
 }
 
@@ -130,7 +137,7 @@ func portOnly(l *listener, port gatewayv1.PortNumber) problem {
 		return problem{}
 	}
 	return problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d is not available for %s: nodes take requests "+
-		"at ports %d (HTTP) and %d (HTTPS)", l.spec.Port, l.spec.Protocol, portHTTP, portHTTPS)
+		"at ports %d (HTTP) and %d (HTTPS and TLS)", l.spec.Port, l.spec.Protocol, portHTTP, portHTTPS)
 }
 
 // tlsRefusal says what a listener asks of TLS that is not here. To ignore it might let in whom it keeps out.
@@ -150,15 +157,41 @@ func tlsRefusal(object *gatewayv1.Gateway, t *gatewayv1.ListenerTLSConfig) probl
 	return problem{}
 }
 
+// passthroughOnly says what a listener with TLS asks for that is not here. Its certificates are of no use, and left.
+func passthroughOnly(t *gatewayv1.ListenerTLSConfig) problem {
+	mode := gatewayv1.TLSModeTerminate
+	if t != nil && t.Mode != nil && *t.Mode != "" {
+		mode = *t.Mode
+	}
+	switch {
+	case mode != gatewayv1.TLSModePassthrough:
+		return unsupported("tls.mode %s is not supported for TLS, only %s; HTTPS has %s", quote(mode),
+			gatewayv1.TLSModePassthrough, gatewayv1.TLSModeTerminate)
+	case len(t.Options) > 0:
+		return unsupported("tls.options are not supported")
+	}
+	return problem{}
+}
+
+// kindsFor are the kinds of routes that listeners of a protocol take.
+func kindsFor(scheme string) []gatewayv1.Kind {
+	switch scheme {
+	case schemeHTTP, schemeHTTPS:
+		return []gatewayv1.Kind{KindHTTP, KindGRPC}
+	case schemeTLS:
+		return []gatewayv1.Kind{KindTLS}
+	}
+	return nil
+}
+
 // kindsOf finds which kinds of routes a listener takes.
 func (r gatewayReader) kindsOf(l *listener) {
 	group := gatewayv1.Group(gatewayv1.GroupName)
 	l.kinds = []gatewayv1.RouteGroupKind{}
 	a := l.spec.AllowedRoutes
 	if a == nil || len(a.Kinds) == 0 {
-		if l.scheme != "" {
-			l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: KindHTTP},
-				gatewayv1.RouteGroupKind{Group: &group, Kind: KindGRPC})
+		for _, kind := range kindsFor(l.scheme) {
+			l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: kind})
 		}
 		return
 	}
@@ -169,9 +202,9 @@ func (r gatewayReader) kindsOf(l *listener) {
 	}
 	for i := range a.Kinds {
 		k := &a.Kinds[i]
-		if l.scheme == "" || k.Kind != KindHTTP && k.Kind != KindGRPC || k.Group != nil && *k.Group != group {
+		if !slices.Contains(kindsFor(l.scheme), k.Kind) || k.Group != nil && *k.Group != group {
 			l.unresolved = l.unresolved.or(badKinds("allowedRoutes.kinds[%d]: kind %s is not supported, only %s and "+
-				"%s for HTTP and HTTPS", i, quote(k.Kind), KindHTTP, KindGRPC))
+				"%s for HTTP and HTTPS, and %s for TLS", i, quote(k.Kind), KindHTTP, KindGRPC, KindTLS))
 		} else if !l.takesKind(string(k.Kind)) {
 			l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: k.Kind})
 		}
@@ -198,7 +231,7 @@ func (r gatewayReader) markOverlaps(g *gateway) {
 			if !r.spend(1) {
 				return
 			}
-			if other := g.live[liveKey(schemeHTTPS, host)]; other != nil {
+			if other := g.live[liveKey(schemeHTTPS, host)]; other != nil && other.scheme == schemeHTTPS {
 				l.overlaps = other
 				if other.overlaps == nil {
 					other.overlaps = l
@@ -227,7 +260,7 @@ func (r gatewayReader) statusOfListener(g *gateway, l *listener, present []metav
 		set(c, gatewayv1.ListenerConditionConflicted, metav1.ConditionTrue, l.conflict.reason, l.conflict.message)
 	} else {
 		set(c, gatewayv1.ListenerConditionConflicted, metav1.ConditionFalse, gatewayv1.ListenerReasonNoConflicts,
-			"no other listener has the same port, protocol and hostname")
+			"no other listener has the same port and hostname")
 	}
 	if l.overlaps != nil {
 		set(c, gatewayv1.ListenerConditionOverlappingTLSConfig, metav1.ConditionTrue,

@@ -36,7 +36,7 @@ func (r *resolver) statusOfRoute(t *route, c *compiled) {
 		}
 		entries = append(entries, entryOf(p, conditions))
 	}
-	r.out.entries(t.kind)[t.name] = entries
+	r.out.Entries(t.kind)[t.name] = entries
 }
 
 // leaveOut tells a route that it is left out, in one condition of its first parent: what is said of each of many
@@ -50,7 +50,7 @@ func (r *resolver) leaveOut(t *route) {
 	}
 	conditions := r.conditionsOn(present, t.object.GetGeneration(), string(gatewayv1.RouteConditionAccepted))
 	judge(conditions, gatewayv1.RouteConditionAccepted, tooMany(), "", "")
-	r.out.entries(t.kind)[t.name] = []gatewayv1.RouteParentStatus{entryOf(p, conditions)}
+	r.out.Entries(t.kind)[t.name] = []gatewayv1.RouteParentStatus{entryOf(p, conditions)}
 }
 
 func entryOf(p *parent, c *conditions) gatewayv1.RouteParentStatus {

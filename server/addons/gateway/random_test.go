@@ -4,6 +4,7 @@ import (
 	"math/rand"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,11 +46,11 @@ func filler(seed int64) *randfill.Filler {
 		words[gatewayv1.Namespace]("default", "other", "default.t1", "default.t2", "a.b", ""),
 		words[gatewayv1.SectionName]("http", "https", "b", ""),
 		words[gatewayv1.Group]("", gatewayv1.GroupName, "x.y"),
-		words[gatewayv1.Kind]("HTTPRoute", "GRPCRoute", "Gateway", "Service", "Secret", "X"),
+		words[gatewayv1.Kind]("HTTPRoute", "GRPCRoute", "TLSRoute", "Gateway", "Service", "Secret", "X"),
 		words[gatewayv1.Hostname]("a.x", "*.x", "", "b.a.x", "*.a.x", "A.x", "1.2.3.4"),
 		words[gatewayv1.PreciseHostname]("a.x", "*.x", ""),
 		words[gatewayv1.ProtocolType]("HTTP", "HTTPS", "TLS", "X"),
-		words[gatewayv1.TLSModeType]("Terminate", "Passthrough", ""),
+		words[gatewayv1.TLSModeType]("Passthrough", "Terminate", ""),
 		words[gatewayv1.FromNamespaces]("All", "Same", "Selector", "None"),
 		words[gatewayv1.AddressType]("IPAddress", "Hostname"),
 		words[gatewayv1.PathMatchType]("PathPrefix", "Exact", "RegularExpression"),
@@ -98,6 +99,10 @@ const sane = gw + `
   {name: b, port: 443, protocol: HTTPS, hostname: a.x, tls: {certificateRefs: [{name: cert, namespace: default}]},
     allowedRoutes: {namespaces: {from: All}}}]}}
 ---
+{kind: Gateway, metadata: {name: tls}, spec: {gatewayClassName: a4s, listeners: [
+  {name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}},
+  {name: b, port: 443, protocol: TLS, hostname: "*.x", tls: {mode: Passthrough}}]}}
+---
 {kind: HTTPRoute, metadata: {name: r}, spec: {parentRefs: [{name: gw}, {name: api, namespace: other}],
   hostnames: [a.x, b.a.x, c.y], rules: [{matches: [{path: {value: /a}, headers: [{name: a, value: b}]}, {method: GET}],
     backendRefs: [{name: web, port: 80}, {name: far, namespace: other, port: 80, weight: 2}]},
@@ -115,8 +120,15 @@ const sane = gw + `
     {method: {service: d}}], filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [a]}}],
     backendRefs: [{name: web, port: 80}, {name: far, namespace: other, port: 80, weight: 2}]}, {matches: [{}]}]}}
 ---
+{kind: TLSRoute, metadata: {name: r}, spec: {parentRefs: [{name: tls}], hostnames: [a.x, t.x, c.y],
+  rules: [{backendRefs: [{name: web, port: 80}, {name: far, namespace: other, port: 80, weight: 2}]}]}}
+---
+{kind: TLSRoute, metadata: {name: s, namespace: other}, spec: {parentRefs: [{name: tls, namespace: default}],
+  hostnames: [u.y, '*.x', t.x], rules: [{backendRefs: [{name: far, port: 80}]}]}}
+---
 {kind: ReferenceGrant, metadata: {name: g, namespace: other}, spec: {from: [{group: gateway.networking.k8s.io,
-  kind: HTTPRoute, namespace: default}, {group: gateway.networking.k8s.io, kind: GRPCRoute, namespace: default}],
+  kind: HTTPRoute, namespace: default}, {group: gateway.networking.k8s.io, kind: GRPCRoute, namespace: default},
+  {group: gateway.networking.k8s.io, kind: TLSRoute, namespace: default}],
   to: [{group: "", kind: Service}]}}
 `
 
@@ -175,19 +187,34 @@ func randomWorld(t *testing.T, seed int64) *world {
 			fill(10, &o.Spec.Rules[i].BackendRefs)
 		}
 	}
+	for _, o := range w.tls {
+		meta(&o.ObjectMeta)
+		fill(3, &o.Status)
+		fill(10, &o.Spec)
+		fill(5, &o.Spec.Hostnames)
+		for i := range o.Spec.ParentRefs {
+			fill(10, &o.Spec.ParentRefs[i])
+		}
+		for i := range o.Spec.Rules {
+			fill(10, &o.Spec.Rules[i].BackendRefs)
+		}
+	}
+	if random.Intn(5) == 0 {
+		w.ingresses = map[string]int64{"t.x": random.Int63n(3), "*.x": random.Int63n(3)}
+	}
 	for _, o := range w.grants {
 		meta(&o.ObjectMeta)
 		fill(2, &o.Spec)
 	}
 	w.gateways, w.routes, w.grants = append(w.gateways, nil), append(w.routes, nil), append(w.grants, nil)
-	w.grpc = append(w.grpc, nil)
+	w.grpc, w.tls = append(w.grpc, nil), append(w.tls, nil)
 	return w
 }
 
 // drop takes away what stands for nothing, which feed does not look at.
 func (w *world) drop() {
 	w.gateways, w.routes = w.gateways[:len(w.gateways)-1], w.routes[:len(w.routes)-1]
-	w.grpc = w.grpc[:len(w.grpc)-1]
+	w.grpc, w.tls = w.grpc[:len(w.grpc)-1], w.tls[:len(w.tls)-1]
 }
 
 func TestRandomWorlds(t *testing.T) {
@@ -205,6 +232,7 @@ func TestRandomWorlds(t *testing.T) {
 		slices.Reverse(w.gateways)
 		slices.Reverse(w.routes)
 		slices.Reverse(w.grpc)
+		slices.Reverse(w.tls)
 		slices.Reverse(w.grants)
 		if again := Resolve(w.view()); !reflect.DeepEqual(r.out, again) {
 			wrong = append(wrong, "the order of objects counts")
@@ -212,6 +240,7 @@ func TestRandomWorlds(t *testing.T) {
 		slices.Reverse(w.gateways)
 		slices.Reverse(w.routes)
 		slices.Reverse(w.grpc)
+		slices.Reverse(w.tls)
 		w.drop()
 		w.feed(r.out)
 		w.now = w.now.Add(time.Hour)
@@ -228,7 +257,7 @@ func TestRandomWorlds(t *testing.T) {
 		"ResolvedRefs=False/RefNotPermitted",
 		"PartiallyInvalid=True/UnsupportedValue", "Accepted=False/NoMatchingListenerHostname",
 		"Accepted=False/NotAllowedByListeners", "Programmed=True/Programmed", "targets", "targets of gRPC",
-		"Accepted=False/HostnameConflict"} {
+		"Accepted=False/HostnameConflict", "passed", "opened, or another's"} {
 		if seen[want] < 5 {
 			t.Errorf("%s was there %d times", want, seen[want])
 		}
@@ -240,6 +269,9 @@ func note(seen map[string]int, r *Result) {
 	seen["rules"] += len(r.Rules)
 	seen["certificates"] += len(r.Certificates)
 	for i := range r.Rules {
+		if r.Rules[i].Kind == KindTLS {
+			seen["passed"]++
+		}
 		for _, to := range r.Rules[i].To {
 			if !to.Broken {
 				seen["targets"]++
@@ -254,7 +286,15 @@ func note(seen map[string]int, r *Result) {
 			seen[c.Type+"="+string(c.Status)+"/"+c.Reason]++
 		}
 	}
-	for _, routes := range []map[types.NamespacedName][]gatewayv1.RouteParentStatus{r.Routes, r.GRPCRoutes} {
+	for _, parents := range r.TLSRoutes {
+		for i := range parents {
+			if strings.Contains(messageOf(parents[i].Conditions, "Accepted"), "connections with TLS for") {
+				seen["opened, or another's"]++
+			}
+		}
+	}
+	for _, routes := range []map[types.NamespacedName][]gatewayv1.RouteParentStatus{r.Routes, r.GRPCRoutes,
+		r.TLSRoutes} {
 		for _, parents := range routes {
 			for i := range parents {
 				count(parents[i].Conditions)
@@ -278,11 +318,15 @@ func TestEmptyObjects(t *testing.T) {
 	w.routes[0].Spec.ParentRefs[0].Name = "x"
 	w.grpc = append(w.grpc, &gatewayv1.GRPCRoute{ObjectMeta: meta, Spec: gatewayv1.GRPCRouteSpec{
 		CommonRouteSpec: w.routes[0].Spec.CommonRouteSpec, Rules: make([]gatewayv1.GRPCRouteRule, 2)}})
+	w.tls = append(w.tls, &gatewayv1.TLSRoute{ObjectMeta: meta, Spec: gatewayv1.TLSRouteSpec{
+		CommonRouteSpec: w.routes[0].Spec.CommonRouteSpec, Hostnames: make([]gatewayv1.Hostname, 2),
+		Rules: make([]gatewayv1.TLSRouteRule, 1)}})
 	w.grants = append(w.grants, &gatewayv1.ReferenceGrant{ObjectMeta: meta})
 	w.services["default.t1/web"] = &corev1.Service{}
 	r := w.resolve(t)
 	name := types.NamespacedName{Namespace: "default.t1", Name: "x"}
-	if len(r.Rules) > 0 || len(r.Gateways) != 1 || len(r.Routes[name]) != 1 || len(r.GRPCRoutes[name]) != 1 {
+	if len(r.Rules) > 0 || len(r.Gateways) != 1 || len(r.Routes[name]) != 1 || len(r.GRPCRoutes[name]) != 1 ||
+		len(r.TLSRoutes[name]) != 1 {
 		t.Errorf("it comes to %+v", r)
 	}
 }

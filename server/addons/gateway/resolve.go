@@ -24,6 +24,7 @@ const (
 const (
 	KindHTTP = "HTTPRoute"
 	KindGRPC = "GRPCRoute"
+	KindTLS  = "TLSRoute"
 )
 
 // Bounds of one space.
@@ -48,6 +49,7 @@ type View struct {
 	Gateways   []*gatewayv1.Gateway
 	Routes     []*gatewayv1.HTTPRoute
 	GRPCRoutes []*gatewayv1.GRPCRoute
+	TLSRoutes  []*gatewayv1.TLSRoute
 	Grants     []*gatewayv1.ReferenceGrant
 	// Labels are those of a namespace.
 	Labels func(namespace string) (labels map[string]string, found bool)
@@ -62,6 +64,9 @@ type View struct {
 	// of age, for those of routes, also where none of the rules of a route can be done: who makes a route invalid
 	// for a while must not lose its hosts. It is not asked for those of routes that are beyond a bound.
 	Host func(host string) (reason, message string)
+	// Opened reports whether something else than a route, and not younger than a time, has connections with TLS for a
+	// host opened: these are not passed on then. It may be nil.
+	Opened func(host string, since metav1.Time) bool
 	// Addresses are the IPs at which requests are taken.
 	Addresses []string
 	// Now is the time of transitions of conditions.
@@ -76,19 +81,20 @@ type Result struct {
 	Certificates []Certificate
 	// Gateways has the whole status of each Gateway of this controller.
 	Gateways map[types.NamespacedName]*gatewayv1.GatewayStatus
-	// Routes has, for every HTTPRoute, the entries of this controller, which may be none; GRPCRoutes is alike. A
+	// Routes has, for every HTTPRoute, the entries of this controller, which may be none; the others are alike. A
 	// route that is left out has one entry, whatever number of parents it names.
-	Routes     map[types.NamespacedName][]gatewayv1.RouteParentStatus
-	GRPCRoutes map[types.NamespacedName][]gatewayv1.RouteParentStatus
+	Routes, GRPCRoutes, TLSRoutes map[types.NamespacedName][]gatewayv1.RouteParentStatus
 }
 
 // Rule is a match of a route for a host. Names of headers are in canonical form; headers and parameters are sorted.
 // Paths are decoded.
 type Rule struct {
 	Host string
-	// Path has no backends.
+	// Path has no backends. That of a TLSRoute is empty: it has all connections with TLS for the host, which are not
+	// opened, and there is no other rule of a TLSRoute for the host.
 	Path joinapi.IngressPath
-	// To has the backends; without any, or any weight, requests are answered with 500, those of gRPC with 503.
+	// To has the backends; without any, or any weight, requests are answered with 500, those of gRPC with 503, and
+	// connections are closed.
 	To []Target
 	// Kind and Route are of which route it is.
 	Kind    string
@@ -102,7 +108,7 @@ type Target struct {
 	Port               int32
 	Weight             int32
 	Filters            *joinapi.IngressFilters
-	// Broken has requests answered with 500, those of gRPC with 503.
+	// Broken has requests answered with 500, those of gRPC with 503, and connections closed.
 	Broken bool
 	// HTTP2 has requests sent by HTTP/2 whatever the port says, as gRPC needs.
 	HTTP2 bool
@@ -135,6 +141,8 @@ type resolver struct {
 	// verdicts are what Host says.
 	verdicts map[string]problem
 	offers   map[string]*offer
+	// secures are the routes that have connections with TLS for a host, the oldest of each.
+	secures map[string]*route
 	// looked is how many routes name a Gateway of this controller, and bytes how long the rules are.
 	looked, bytes int
 }
@@ -150,10 +158,12 @@ func resolve(v View) *resolver {
 	v.Now.Time = v.Now.Rfc3339Copy().Time // as it comes back from the API
 	w := &work{View: v}
 	r := &resolver{work: w, gatewayReader: gatewayReader{w}, ruleReader: ruleReader{w},
-		gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{}, offers: map[string]*offer{}}
+		gateways: map[types.NamespacedName]*gateway{}, verdicts: map[string]problem{}, offers: map[string]*offer{},
+		secures: map[string]*route{}}
 	r.out = &Result{Gateways: map[types.NamespacedName]*gatewayv1.GatewayStatus{},
 		Routes:     map[types.NamespacedName][]gatewayv1.RouteParentStatus{},
-		GRPCRoutes: map[types.NamespacedName][]gatewayv1.RouteParentStatus{}}
+		GRPCRoutes: map[types.NamespacedName][]gatewayv1.RouteParentStatus{},
+		TLSRoutes:  map[types.NamespacedName][]gatewayv1.RouteParentStatus{}}
 	r.grants = newGrants(byAge(r, v.Grants))
 	var order []*gateway
 	for _, object := range byAge(r, v.Gateways) {
@@ -217,6 +227,10 @@ func (r *resolver) routesByAge() (out []*route) {
 		out = append(out, &route{kind: KindGRPC, object: o, name: nameOf(o), refs: o.Spec.ParentRefs,
 			hostnames: o.Spec.Hostnames, rules: grpcRules(o.Spec.Rules), present: o.Status.Parents})
 	}
+	for _, o := range byAge(r, r.TLSRoutes) {
+		out = append(out, &route{kind: KindTLS, object: o, name: nameOf(o), refs: o.Spec.ParentRefs,
+			hostnames: o.Spec.Hostnames, rules: tlsRules(o.Spec.Rules), present: o.Status.Parents})
+	}
 	slices.SortStableFunc(out, func(a, b *route) int {
 		created := b.object.GetCreationTimestamp()
 		if c := a.object.GetCreationTimestamp().Compare(created.Time); c != 0 {
@@ -227,10 +241,13 @@ func (r *resolver) routesByAge() (out []*route) {
 	return out
 }
 
-// entries are those of the routes of a kind.
-func (r *Result) entries(kind string) map[types.NamespacedName][]gatewayv1.RouteParentStatus {
-	if kind == KindGRPC {
+// Entries are those of the routes of a kind.
+func (r *Result) Entries(kind string) map[types.NamespacedName][]gatewayv1.RouteParentStatus {
+	switch kind {
+	case KindGRPC:
 		return r.GRPCRoutes
+	case KindTLS:
+		return r.TLSRoutes
 	}
 	return r.Routes
 }

@@ -8,8 +8,9 @@ import (
 
 // Bounds of a route, as the CRDs say.
 const (
-	mostParents   = 32
-	mostHostnames = 16
+	mostParents      = 32
+	mostHostnames    = 16
+	mostTLSHostnames = 1024
 )
 
 // route is one that is looked at, of any kind.
@@ -37,6 +38,8 @@ type parent struct {
 	met    []meeting
 	hosts  []string
 	served bool
+	// plain are those of the hosts that have requests without TLS; only where TLSRoutes may take others.
+	plain map[string]bool
 	// refused says why the route is not accepted.
 	refused problem
 	said    []problem
@@ -59,8 +62,12 @@ type places struct {
 // place is where a host is found. It may be with listeners only that lack a certificate.
 type place struct {
 	http bool
-	// secure is the best of the listeners with TLS and a certificate.
+	// secure is the best of the listeners with HTTPS and a certificate.
 	secure *offer
+	// passed says that there is a listener with TLS, secured that there is one at its port, and lost why others have
+	// the connections of that port.
+	passed, secured bool
+	lost            problem
 }
 
 func (p *places) add(host string, o offer) {
@@ -73,10 +80,13 @@ func (p *places) add(host string, o offer) {
 		p.at[host] = at
 		p.hosts = append(p.hosts, host)
 	}
+	at.secured = at.secured || o.listener.scheme != schemeHTTP
 	switch {
 	case !o.listener.served():
 	case o.listener.scheme == schemeHTTP:
 		at.http = true
+	case o.listener.scheme == schemeTLS:
+		at.passed = true
 	case at.secure == nil || o.better(at.secure):
 		at.secure = &o
 	}
@@ -93,9 +103,20 @@ func (p *place) scheme() string {
 	return ""
 }
 
+// lose has others have the connections with TLS.
+func (p *place) lose(why problem) { p.secure, p.passed, p.secured, p.lost = nil, false, false, why }
+
+// mostHostnames is how many hostnames a route has.
+func (t *route) mostHostnames() int {
+	if t.kind == KindTLS {
+		return mostTLSHostnames
+	}
+	return mostHostnames
+}
+
 // route resolves a route.
 func (r *resolver) route(t *route) {
-	r.out.entries(t.kind)[t.name] = nil
+	r.out.Entries(t.kind)[t.name] = nil
 	full := r.looked >= mostRoutes || r.over()
 	most := mostParents
 	if full {
@@ -209,7 +230,7 @@ func (r *resolver) attach(t *route, p *parent) {
 
 // meet finds the hosts that a route and a listener have in common, and reports whether there are any.
 func (r *resolver) meet(t *route, l *listener) (hosts []string, any bool) {
-	if len(t.hostnames) > mostHostnames {
+	if len(t.hostnames) > t.mostHostnames() {
 		return nil, true // compile refuses it
 	}
 	if len(t.hostnames) == 0 {
@@ -236,6 +257,12 @@ func (r *resolver) settle(t *route, p *parent) {
 			if m.listener.live && r.belongs(p.gateway, m.listener, host) {
 				t.places.add(host, offer{p.gateway, m.listener})
 				p.hosts = append(p.hosts, host)
+				if m.listener.scheme == schemeHTTP && len(r.TLSRoutes) > 0 {
+					if p.plain == nil {
+						p.plain = map[string]bool{}
+					}
+					p.plain[host] = true
+				}
 				p.served = p.served || m.listener.served()
 			}
 		}

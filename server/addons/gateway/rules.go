@@ -98,13 +98,16 @@ func (r ruleReader) compile(t *route) *compiled {
 // wholeOf says what is wrong with a route as a whole.
 func wholeOf(t *route) problem {
 	const reason = gatewayv1.RouteReasonUnsupportedValue
-	if len(t.hostnames) > mostHostnames {
-		return problemf(reason, "spec.hostnames has more than %d entries", mostHostnames)
+	if most := t.mostHostnames(); len(t.hostnames) > most {
+		return problemf(reason, "spec.hostnames has more than %d entries", most)
 	}
 	for i, hostname := range t.hostnames {
 		if !isHost(string(hostname)) {
 			return problemf(reason, "spec.hostnames[%d]: %s is not a DNS name in lower case", i, quote(hostname))
 		}
+	}
+	if t.kind == KindTLS {
+		return wholeOfTLS(t)
 	}
 	if t.rules.count() > mostRulesOfRoute {
 		return problemf(reason, "spec.rules has more than %d entries", mostRulesOfRoute)

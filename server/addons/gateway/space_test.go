@@ -61,11 +61,19 @@ func TestObjectsWithoutANamespace(t *testing.T) {
 				"metadata: {name: g}, spec: {parentRefs: [{name: gw}], "+toWeb+"}}",
 			"{kind: ReferenceGrant, metadata: {name: g, namespace: other}, spec: {from: [{group: "+
 				"gateway.networking.k8s.io, kind: HTTPRoute, namespace: default}], to: [{group: '', kind: Service}]}}")
+		w.gateways[0].Spec.Listeners = append(w.gateways[0].Spec.Listeners, gatewayv1.Listener{Name: "tls", Port: 443,
+			Protocol: gatewayv1.TLSProtocolType, TLS: passthrough()})
+		w.add(t, 99, tlsYAML("t", "hostnames: [t.x], "+toWeb))
 		gw, route, grpc, grant := w.gateways[0], w.routes[0], w.grpc[0], w.grants[0]
 		for object, check := range map[metav1.Object]func(r *Result) bool{
 			gw:    func(r *Result) bool { return len(r.Gateways) == 0 },
 			route: func(r *Result) bool { return len(r.Routes) == 0 },
 			grpc:  func(r *Result) bool { return len(r.GRPCRoutes) == 0 },
+			w.tls[0]: func(r *Result) bool {
+				return len(r.TLSRoutes) == 0 && !slices.ContainsFunc(r.Rules, func(rule Rule) bool {
+					return rule.Kind == KindTLS
+				})
+			},
 			grant: func(r *Result) bool { return slices.Contains(r.rulesOf(), "any http / > 500") },
 		} {
 			namespace, name := object.GetNamespace(), object.GetName()

@@ -23,6 +23,9 @@ func (w *world) feed(r *Result) {
 	for _, route := range w.grpc {
 		route.Status.Parents = fed(route.Status.Parents, r.GRPCRoutes[nameOf(route)])
 	}
+	for _, route := range w.tls {
+		route.Status.Parents = fed(route.Status.Parents, r.TLSRoutes[nameOf(route)])
+	}
 }
 
 func fed(present, ours []gatewayv1.RouteParentStatus) (out []gatewayv1.RouteParentStatus) {

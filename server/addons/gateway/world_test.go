@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ type world struct {
 	gateways   []*gatewayv1.Gateway
 	routes     []*gatewayv1.HTTPRoute
 	grpc       []*gatewayv1.GRPCRoute
+	tls        []*gatewayv1.TLSRoute
+	ingresses  map[string]int64 // that open connections, by host and age
 	grants     []*gatewayv1.ReferenceGrant
 	services   map[string]*corev1.Service
 	secrets    map[string]bool
@@ -118,6 +121,11 @@ func (w *world) add(t testing.TB, age int, document string) {
 		decode(o)
 		place(&o.ObjectMeta)
 		w.grpc = append(w.grpc, o)
+	case "TLSRoute":
+		o := &gatewayv1.TLSRoute{}
+		decode(o)
+		place(&o.ObjectMeta)
+		w.tls = append(w.tls, o)
 	case "ReferenceGrant":
 		o := &gatewayv1.ReferenceGrant{}
 		decode(o)
@@ -145,7 +153,8 @@ func (w *world) view() View {
 		return namespace + "/" + name
 	}
 	return View{
-		Tenant: w.tenant, Gateways: w.gateways, Routes: w.routes, GRPCRoutes: w.grpc, Grants: w.grants,
+		Tenant: w.tenant, Gateways: w.gateways, Routes: w.routes, GRPCRoutes: w.grpc, TLSRoutes: w.tls,
+		Grants:    w.grants,
 		Addresses: w.addresses, Now: metav1.NewTime(w.now),
 		Ours: func(class string) bool { return class == ClassName },
 		Labels: func(namespace string) (map[string]string, bool) {
@@ -165,6 +174,10 @@ func (w *world) view() View {
 				return "HostTaken", why
 			}
 			return "", ""
+		},
+		Opened: func(host string, since metav1.Time) bool {
+			at, ok := w.ingresses[host]
+			return ok && at <= since.Unix()
 		},
 	}
 }
@@ -192,12 +205,26 @@ func (w *world) wrong(r *Result) (wrong []string) {
 	if len(r.Rules) > mostRules {
 		wrong = append(wrong, fmt.Sprintf("there are %d rules", len(r.Rules)))
 	}
+	passed, opened := map[string]int{}, map[string]bool{}
 	for i := range r.Rules {
+		if rule := &r.Rules[i]; rule.Kind == KindTLS {
+			if passed[rule.Host]++; rule.Host == anyHost || !reflect.ValueOf(rule.Path).IsZero() {
+				wrong = append(wrong, fmt.Sprintf("there is the rule %+v", rule))
+			}
+		} else if rule.Path.Scheme != schemeHTTP {
+			opened[rule.Host] = true
+		}
 		inside(r.Rules[i].Route.Namespace)
 		for _, target := range r.Rules[i].To {
 			if !target.Broken {
 				inside(target.Namespace)
 			}
+		}
+	}
+	for host, n := range passed {
+		if n > 1 || opened[host] {
+			wrong = append(wrong, fmt.Sprintf("connections for %s are of %d routes, and opened: %v", host, n,
+				opened[host]))
 		}
 	}
 	for i, c := range r.Certificates {
@@ -223,7 +250,8 @@ func (w *world) wrong(r *Result) (wrong []string) {
 			said(name.String(), status.Listeners[i].Conditions)
 		}
 	}
-	for _, routes := range []map[types.NamespacedName][]gatewayv1.RouteParentStatus{r.Routes, r.GRPCRoutes} {
+	for _, routes := range []map[types.NamespacedName][]gatewayv1.RouteParentStatus{r.Routes, r.GRPCRoutes,
+		r.TLSRoutes} {
 		for name, parents := range routes {
 			inside(name.Namespace)
 			if len(parents) > mostParents {
@@ -270,9 +298,12 @@ func (r *Result) rulesOf() (out []string) {
 		if rule.Path.Scheme != "" {
 			words = append(words, rule.Path.Scheme)
 		}
+		if rule.Kind == KindTLS {
+			words = append(words, "passed")
+		}
 		if rule.Path.Exact {
 			words = append(words, "="+rule.Path.Path)
-		} else {
+		} else if rule.Kind != KindTLS {
 			words = append(words, rule.Path.Path)
 		}
 		if rule.Path.Method != "" {

@@ -26,14 +26,20 @@ const (
 	resourceGateways = "gateways"
 	resourceRoutes   = "httproutes"
 	resourceGrants   = "referencegrants"
-	// resourceGRPCRoutes is served if it is there, and the others do without.
+	// These are served if they are there, and the others do without.
 	resourceGRPCRoutes = "grpcroutes"
+	resourceTLSRoutes  = "tlsroutes"
 )
+
+// isOptional reports whether the others do without a resource.
+func isOptional(resource string) bool {
+	return resource == resourceGRPCRoutes || resource == resourceTLSRoutes
+}
 
 // gatewayVersions are the versions that are read, the better one first.
 func gatewayVersions() map[string][]string {
 	return map[string][]string{resourceClasses: {"v1"}, resourceGateways: {"v1"}, resourceRoutes: {"v1"},
-		resourceGrants: {"v1", "v1beta1"}, resourceGRPCRoutes: {"v1"}}
+		resourceGrants: {"v1", "v1beta1"}, resourceGRPCRoutes: {"v1"}, resourceTLSRoutes: {"v1"}}
 }
 
 // gatewayAPI is the version in which each resource is served; nil unless all of them are that must be.
@@ -69,7 +75,7 @@ func (w *kindsWatch) current() kinds {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for resource := range gatewayVersions() {
-		if resource != resourceGRPCRoutes && w.serves[resource] == "" {
+		if !isOptional(resource) && w.serves[resource] == "" {
 			return kinds{nil, w.turn, w.changed}
 		}
 	}
@@ -222,6 +228,9 @@ func newGatewayInformers(client dynamic.Interface, api gatewayAPI, pool *interni
 		}),
 		resourceGrants: readAs(pool, func(from, to *gatewayv1.ReferenceGrant) { to.Spec = from.Spec }),
 		resourceGRPCRoutes: readAs(pool, func(from, to *gatewayv1.GRPCRoute) {
+			to.Spec, to.Status = from.Spec, from.Status
+		}),
+		resourceTLSRoutes: readAs(pool, func(from, to *gatewayv1.TLSRoute) {
 			to.Spec, to.Status = from.Spec, from.Status
 		}),
 	} {

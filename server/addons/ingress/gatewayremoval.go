@@ -59,6 +59,7 @@ func (w writer) takeBackGateways(ctx context.Context, objects dynamic.Interface)
 		},
 		resourceRoutes:     routeBack,
 		resourceGRPCRoutes: routeBack,
+		resourceTLSRoutes:  routeBack,
 	} {
 		items, err := all(resource)
 		errs = append(errs, err)

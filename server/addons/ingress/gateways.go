@@ -30,6 +30,7 @@ type gatewayContents struct {
 	gateways   map[string]*gatewayv1.Gateway
 	routes     map[string]*gatewayv1.HTTPRoute
 	grpcRoutes map[string]*gatewayv1.GRPCRoute
+	tlsRoutes  map[string]*gatewayv1.TLSRoute
 	grants     map[string]*gatewayv1.ReferenceGrant
 }
 
@@ -46,7 +47,8 @@ func (g *gateways) of(tenant string) *gatewayContents {
 	out := g.spaces[tenant]
 	if out == nil {
 		out = &gatewayContents{map[string]*gatewayv1.Gateway{}, map[string]*gatewayv1.HTTPRoute{},
-			map[string]*gatewayv1.GRPCRoute{}, map[string]*gatewayv1.ReferenceGrant{}}
+			map[string]*gatewayv1.GRPCRoute{}, map[string]*gatewayv1.TLSRoute{},
+			map[string]*gatewayv1.ReferenceGrant{}}
 		g.spaces[tenant] = out
 	}
 	return out
@@ -55,7 +57,7 @@ func (g *gateways) of(tenant string) *gatewayContents {
 // tidy forgets a space that has nothing.
 func (g *gateways) tidy(tenant string) {
 	of := g.spaces[tenant]
-	if of != nil && len(of.gateways)+len(of.routes)+len(of.grpcRoutes)+len(of.grants) == 0 {
+	if of != nil && len(of.gateways)+len(of.routes)+len(of.grpcRoutes)+len(of.tlsRoutes)+len(of.grants) == 0 {
 		delete(g.spaces, tenant)
 	}
 }
@@ -112,6 +114,7 @@ func (g *gateways) view(tenant string, mu sync.Locker) (out routes) {
 	out.gateways = slices.Collect(maps.Values(of.gateways))
 	out.routes = slices.Collect(maps.Values(of.routes))
 	out.grpcRoutes = slices.Collect(maps.Values(of.grpcRoutes))
+	out.tlsRoutes = slices.Collect(maps.Values(of.tlsRoutes))
 	out.grants = slices.Collect(maps.Values(of.grants))
 	return out
 }
@@ -144,6 +147,7 @@ func (c observer) observeGateways(from *gatewaySource) (synced []cache.InformerS
 	take(resourceGateways, handles(c.Controller, c.seeGateway))
 	take(resourceRoutes, handles(c.Controller, c.seeRoute))
 	take(resourceGRPCRoutes, handles(c.Controller, c.seeGRPCRoute))
+	take(resourceTLSRoutes, handles(c.Controller, c.seeTLSRoute))
 	take(resourceGrants, handles(c.Controller, c.seeGrant))
 	return synced, stop, err
 }
@@ -221,6 +225,11 @@ func (c observer) seeRoute(route *gatewayv1.HTTPRoute, deleted bool) {
 func (c observer) seeGRPCRoute(route *gatewayv1.GRPCRoute, deleted bool) {
 	see(c, func(of *gatewayContents) map[string]*gatewayv1.GRPCRoute { return of.grpcRoutes },
 		func(o *gatewayv1.GRPCRoute) any { return o.Spec }, route, deleted)
+}
+
+func (c observer) seeTLSRoute(route *gatewayv1.TLSRoute, deleted bool) {
+	see(c, func(of *gatewayContents) map[string]*gatewayv1.TLSRoute { return of.tlsRoutes },
+		func(o *gatewayv1.TLSRoute) any { return o.Spec }, route, deleted)
 }
 
 func (c observer) seeGrant(grant *gatewayv1.ReferenceGrant, deleted bool) {

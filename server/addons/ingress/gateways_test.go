@@ -37,7 +37,7 @@ func newGatewayWorld(t *testing.T, objects ...runtime.Object) *gatewayWorld {
 
 func gatewayKindNames() map[string]string {
 	return map[string]string{resourceClasses: "GatewayClass", resourceGateways: "Gateway", resourceRoutes: "HTTPRoute",
-		resourceGrants: "ReferenceGrant", resourceGRPCRoutes: "GRPCRoute"}
+		resourceGrants: "ReferenceGrant", resourceGRPCRoutes: "GRPCRoute", resourceTLSRoutes: "TLSRoute"}
 }
 
 func gatewayGVR(resource string) schema.GroupVersionResource {
@@ -235,7 +235,9 @@ func TestObjectsOfAnotherSchemaSayNothing(t *testing.T) {
 	w := newGatewayWorld(t, node("n1", nil, "192.0.2.1"), svc("default.t1/web", "http:80"))
 	w.install()
 	w.installOne(resourceGRPCRoutes)
-	for _, resource := range []string{resourceGateways, resourceRoutes, resourceGrants, resourceGRPCRoutes} {
+	w.installOne(resourceTLSRoutes)
+	for _, resource := range []string{resourceGateways, resourceRoutes, resourceGrants, resourceGRPCRoutes,
+		resourceTLSRoutes} {
 		w.make(gatewayGVR(resource), "default.t2", "metadata: {name: odd}\nspec: some text\nstatus: [1, 2]")
 	}
 	w.make(gatewayGVR(resourceClasses), "", "metadata: {name: odd.t2.tenant}\nspec: [{a: 1}]")
@@ -280,7 +282,7 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 		"conditions: [{type: Programmed, status: 'True', reason: x}]}"
 	w.make(gatewayGVR(resourceGateways), "default.t1", "metadata: {name: mine}\nspec: {gatewayClassName: a4s}"+status)
 	w.make(gatewayGVR(resourceGateways), "default", "metadata: {name: other}\nspec: {gatewayClassName: other}"+status)
-	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes} {
+	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes, resourceTLSRoutes} {
 		w.make(gatewayGVR(resource), "default", "metadata: {name: both}\nspec: {}\n"+
 			"status: {parents: [{controllerName: a4s.io/gateway}, {controllerName: example.com/other}]}")
 	}
@@ -295,7 +297,7 @@ func TestRemovalTakesGatewaysBack(t *testing.T) {
 	if got := w.said(resourceGateways, "default", "other"); got != "Programmed=True:x" {
 		t.Errorf("the Gateway of another class says %s", got)
 	}
-	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes} {
+	for _, resource := range []string{resourceRoutes, resourceGRPCRoutes, resourceTLSRoutes} {
 		route, err := w.objects.Resource(gatewayGVR(resource)).Namespace("default").Get(t.Context(), "both",
 			metav1.GetOptions{})
 		if err != nil {

@@ -28,6 +28,12 @@ type gatewayObjects struct {
 	gateways   []*gatewayv1.Gateway
 	routes     []*gatewayv1.HTTPRoute
 	grpcRoutes []*gatewayv1.GRPCRoute
+	tlsRoutes  []*gatewayv1.TLSRoute
+}
+
+// any reports whether there is something.
+func (g *gatewayObjects) any() bool {
+	return len(g.classes)+len(g.gateways)+len(g.routes)+len(g.grpcRoutes)+len(g.tlsRoutes) > 0
 }
 
 // objects are those of a space.
@@ -44,6 +50,7 @@ func (g *gateways) objects(tenant string) gatewayObjects {
 		out.gateways = slices.Collect(maps.Values(of.gateways))
 		out.routes = slices.Collect(maps.Values(of.routes))
 		out.grpcRoutes = slices.Collect(maps.Values(of.grpcRoutes))
+		out.tlsRoutes = slices.Collect(maps.Values(of.tlsRoutes))
 	}
 	return out
 }
@@ -76,7 +83,7 @@ func (l *Leader) gatewayStatus(ctx context.Context, tenant string, of gatewayObj
 	if of.api == nil {
 		return nil
 	}
-	if len(of.classes)+len(of.gateways)+len(of.routes)+len(of.grpcRoutes) == 0 && !space.IsSystem(tenant) {
+	if !of.any() && !space.IsSystem(tenant) {
 		return nil
 	}
 	w := statusWriter{Leader: l, api: of.api, budget: l.budget(tenant)}
@@ -102,6 +109,11 @@ func (l *Leader) gatewayStatus(ctx context.Context, tenant string, of gatewayObj
 		now := route.Status
 		now.Parents = r.parents(gateway.KindGRPC, route, route.Status.Parents)
 		w.write(ctx, resourceGRPCRoutes, route, route.Status, now)
+	}
+	for _, route := range of.tlsRoutes {
+		now := route.Status
+		now.Parents = r.parents(gateway.KindTLS, route, route.Status.Parents)
+		w.write(ctx, resourceTLSRoutes, route, route.Status, now)
 	}
 	if wait := w.budget.wait; wait > 0 {
 		l.statuses.AddAfter(tenant, wait)
@@ -165,10 +177,7 @@ func (r *result) parents(
 		return out
 	}
 	name := types.NamespacedName{Namespace: route.GetNamespace(), Name: route.GetName()}
-	known := r.gateway.Routes[name]
-	if kind == gateway.KindGRPC {
-		known = r.gateway.GRPCRoutes[name]
-	}
+	known := r.gateway.Entries(kind)[name]
 	problems := r.problems[routeSource(kind, name).key]
 	out = out[:min(len(out), mostParents-len(known))]
 	for _, parent := range known {

@@ -122,7 +122,7 @@ func TestProtocolOfGRPC(t *testing.T) {
 	}
 }
 
-// TestKindsThatAreServed: of all kinds, only GRPCRoutes can be missing.
+// TestKindsThatAreServed: of all kinds, only GRPCRoutes and TLSRoutes can be missing.
 func TestKindsThatAreServed(t *testing.T) {
 	for missing := range gatewayVersions() {
 		w := newKindsWatch()
@@ -132,7 +132,7 @@ func TestKindsThatAreServed(t *testing.T) {
 			}
 		}
 		now := w.current()
-		if (now.api != nil) != (missing == resourceGRPCRoutes) {
+		if (now.api != nil) != (missing == resourceGRPCRoutes || missing == resourceTLSRoutes) {
 			t.Errorf("without %s there is %v", missing, now.api)
 		}
 		w.set(missing, "v1", "1")

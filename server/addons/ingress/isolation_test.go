@@ -59,6 +59,15 @@ func chaos(d *rand.Rand, certificates []*corev1.Secret) *world {
 			}
 			w.ingresses = append(w.ingresses, o)
 		}
+		w.gateways = append(w.gateways, tlsGateway(namespace+"/web", pick(d, "", "", "*.x")))
+		for i := range d.IntN(3) {
+			route := tlsRoute(fmt.Sprintf("%s/r%d", namespace, i), d.IntN(5), pick(d, hosts...), pick(d, hosts...))
+			for range d.IntN(3) {
+				tlsTo(route, pick(d, "web", "api", "gone", "web.default.t2"), pick(d, "", "", "other", "default",
+					"default.t2", "kube-system"), pick[int32](d, 80, 443), pick[int32](d, 1, 0, 3))
+			}
+			w.tlsRoutes = append(w.tlsRoutes, route)
+		}
 	}
 	return w
 }
@@ -66,7 +75,7 @@ func chaos(d *rand.Rand, certificates []*corev1.Secret) *world {
 // TestNothingOfATenantNamesAnother: whatever there is, lines of a tenant are made of what is the tenant's.
 func TestNothingOfATenantNamesAnother(t *testing.T) {
 	certificates := []*corev1.Secret{good(t, "x/1"), good(t, "x/2"), secretOf("x/3", []byte("no"), []byte("no"))}
-	hosts, endpoints, chains, tenants := 0, 0, 0, []string{"t1", "t2", space.System}
+	hosts, endpoints, chains, passed, tenants := 0, 0, 0, 0, []string{"t1", "t2", space.System}
 	for seed := range uint64(800) {
 		d := rand.New(rand.NewPCG(seed, 2))
 		w, clock := chaos(d, certificates), int64(0)
@@ -83,6 +92,11 @@ func TestNothingOfATenantNamesAnother(t *testing.T) {
 					t.Errorf("seed %d: %s and %s have %s", seed, tenant, other, key)
 				}
 				said[key] = tenant
+			}
+			for _, h := range r.hosts {
+				if h.Passthrough != nil && len(h.Passthrough.Split) > 0 {
+					passed++
+				}
 			}
 			for id, b := range r.backends {
 				for _, e := range b.Endpoints {
@@ -109,9 +123,9 @@ func TestNothingOfATenantNamesAnother(t *testing.T) {
 			return
 		}
 	}
-	if hosts < 500 || endpoints < 100 || chains < 100 {
-		t.Errorf("there were only %d hosts, %d endpoints and %d certificates: this shows little", hosts, endpoints,
-			chains)
+	if hosts < 500 || endpoints < 100 || chains < 100 || passed < 100 {
+		t.Errorf("there were only %d hosts, %d endpoints, %d certificates and %d hosts whose connections are passed "+
+			"on: this shows little", hosts, endpoints, chains, passed)
 	}
 }
 
@@ -123,6 +137,7 @@ func TestTheOrderOfObjectsSaysNothing(t *testing.T) {
 		w := chaos(d, certificates)
 		first := resolve(w.view("t1"))
 		d.Shuffle(len(w.ingresses), func(i, j int) { w.ingresses[i], w.ingresses[j] = w.ingresses[j], w.ingresses[i] })
+		d.Shuffle(len(w.tlsRoutes), func(i, j int) { w.tlsRoutes[i], w.tlsRoutes[j] = w.tlsRoutes[j], w.tlsRoutes[i] })
 		d.Shuffle(len(w.slices), func(i, j int) { w.slices[i], w.slices[j] = w.slices[j], w.slices[i] })
 		p := newPublished()
 		p.replace(nil, first)

@@ -43,6 +43,7 @@ const (
 	reasonBackend     = "BackendNotFound"
 	reasonCertificate = "CertificateNotFound"
 	reasonBounds      = "TooManyPaths"
+	reasonConflict    = "HostnameConflict"
 )
 
 // view is what a space is resolved from.
@@ -127,6 +128,7 @@ type resolver struct {
 	// looked is how many hosts were looked at, and worked how many endpoints and ports of slices.
 	looked, worked int
 	found          map[string]bool // backends of Services that are there
+	passed         map[string]bool // hosts whose connections with TLS are those of a TLSRoute
 	read           map[*discoveryv1.EndpointSlice]*readSlice
 }
 
@@ -139,7 +141,7 @@ func (r *result) waitsFor(freed []string) bool {
 func resolve(v view) *result {
 	r := &resolver{view: v, paths: map[string]map[string]bool{},
 		read:  map[*discoveryv1.EndpointSlice]*readSlice{},
-		found: map[string]bool{}, asked: map[string]answer{}, alike: map[string]int{}}
+		found: map[string]bool{}, passed: map[string]bool{}, asked: map[string]answer{}, alike: map[string]int{}}
 	r.result = &result{hosts: map[string]*joinapi.IngressHost{}, backends: map[string]*joinapi.IngressBackend{},
 		certificates: map[string]*joinapi.IngressCertificate{}, served: map[string]bool{},
 		problems: map[string][]problem{}, uses: map[object]bool{}, parsed: map[object]parsed{},
@@ -247,6 +249,11 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 			}
 		}
 	}
+	for host := range securedHosts(ingress) {
+		if mine[host] && r.passed[host] {
+			r.say(from, reasonConflict, "connections with TLS for %s are those of an older TLSRoute", spelled(host))
+		}
+	}
 	r.secure(ingress, mine)
 }
 
@@ -317,23 +324,36 @@ func (r *resolver) path(
 		r.served[from.key] = true // by an older one, which has it
 		return
 	}
-	if r.count++; r.count > mostPaths {
-		r.say(from, reasonBounds, "the Ingresses and routes of this space have more than %d paths together; the "+
-			"rest is left out", mostPaths)
+	if !r.oneMore(from) {
 		return
 	}
 	r.paths[host][match] = true
 	if !r.room(from, host, &path) {
 		return
 	}
+	at := r.at(host)
+	r.served[from.key] = true
+	lead(&path)
+	at.Paths = append(at.Paths, path)
+}
+
+// oneMore reports whether there is room for one more path, or for what counts as one.
+func (r *resolver) oneMore(from source) bool {
+	if r.count++; r.count > mostPaths {
+		r.say(from, reasonBounds, "the Ingresses and routes of this space have more than %d paths together; the "+
+			"rest is left out", mostPaths)
+	}
+	return r.count <= mostPaths
+}
+
+// at is a host that nodes are told of.
+func (r *resolver) at(host string) *joinapi.IngressHost {
 	at := r.hosts[host]
 	if at == nil {
 		at = &joinapi.IngressHost{Name: host, Tenant: r.tenant}
 		r.hosts[host] = at
 	}
-	r.served[from.key] = true
-	lead(&path)
-	at.Paths = append(at.Paths, path)
+	return at
 }
 
 // room reports whether there is room for one more path.

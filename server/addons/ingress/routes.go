@@ -3,6 +3,7 @@ package ingress
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -19,6 +20,7 @@ type routes struct {
 	gateways   []*gatewayv1.Gateway
 	routes     []*gatewayv1.HTTPRoute
 	grpcRoutes []*gatewayv1.GRPCRoute
+	tlsRoutes  []*gatewayv1.TLSRoute
 	grants     []*gatewayv1.ReferenceGrant
 	ours       func(class string) bool
 	labels     func(namespace string) (map[string]string, bool)
@@ -30,16 +32,20 @@ func routeSource(kind string, route types.NamespacedName) source {
 	return source{kind + " " + route.String(), route.Namespace}
 }
 
-// ofRoutes are the HTTPRoutes and GRPCRoutes of the space, in the words of its Gateways.
+// ofRoutes are the routes of the space, in the words of its Gateways.
 func (r *resolver) ofRoutes() (out []part) {
 	if len(r.routes.gateways) == 0 {
 		return nil
 	}
 	r.addressesOf = r.routes.addresses
+	var opened map[string]time.Time
+	if len(r.routes.tlsRoutes) > 0 { // who else asks
+		opened = openedBy(r.ingresses)
+	}
 	r.gateway = gateway.Resolve(gateway.View{
 		Tenant: r.tenant, Ours: r.routes.ours, Gateways: r.routes.gateways, Routes: r.routes.routes,
-		GRPCRoutes: r.routes.grpcRoutes, Grants: r.routes.grants, Labels: r.routes.labels,
-		Addresses: r.routes.addresses, Now: metav1.Now(),
+		GRPCRoutes: r.routes.grpcRoutes, TLSRoutes: r.routes.tlsRoutes, Grants: r.routes.grants,
+		Labels: r.routes.labels, Addresses: r.routes.addresses, Now: metav1.Now(),
 		Service: func(namespace, name string) *corev1.Service {
 			r.uses[object{kindService, namespace, name}] = true
 			return r.service(namespace, name)
@@ -48,6 +54,10 @@ func (r *resolver) ofRoutes() (out []part) {
 		Host: func(host string) (reason, message string) {
 			got := r.ask(host)
 			return got.reason, got.message
+		},
+		Opened: func(host string, since metav1.Time) bool {
+			at, ok := opened[host]
+			return ok && !at.After(since.Time)
 		},
 	})
 	type named struct {
@@ -58,6 +68,9 @@ func (r *resolver) ofRoutes() (out []part) {
 	for i := range r.gateway.Rules {
 		rule := &r.gateway.Rules[i]
 		of := named{rule.Kind, rule.Route}
+		if rule.Kind == gateway.KindTLS {
+			r.passed[rule.Host] = true
+		}
 		if rules[of] == nil {
 			from := routeSource(rule.Kind, rule.Route)
 			out = append(out, part{rule.Created.Time, from.key, func() { r.route(from, rules[of]) }})
@@ -87,7 +100,11 @@ func (r *resolver) route(from source, rules []*gateway.Rule) {
 			waits = waits || got.reason == ""
 			continue
 		}
-		r.path(from, rule.Host, rule.Path, func(p *joinapi.IngressPath) { r.split(from, rule, p) })
+		if rule.Kind == gateway.KindTLS {
+			r.pass(from, rule)
+		} else {
+			r.path(from, rule.Host, rule.Path, func(p *joinapi.IngressPath) { r.split(from, rule, p) })
+		}
 		if at := r.hosts[rule.Host]; at != nil {
 			at.Deep = strings.HasPrefix(rule.Host, "*.")
 		}
@@ -105,8 +122,11 @@ func (r *resolver) split(from source, rule *gateway.Rule, p *joinapi.IngressPath
 		to := &rule.To[i]
 		one := joinapi.IngressPart{Weight: to.Weight, Filters: to.Filters}
 		speaks := declaredProtocol
-		if to.HTTP2 {
+		switch {
+		case to.HTTP2:
 			speaks = http2Protocol
+		case rule.Kind == gateway.KindTLS:
+			speaks = protocolOf // it makes no difference, and the backend is that of others
 		}
 		switch {
 		case !to.Broken:

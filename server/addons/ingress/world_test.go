@@ -22,6 +22,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/space"
@@ -171,6 +172,8 @@ type world struct {
 	owners    map[string]string // by address
 	policy    *policy
 	holders   *holders // everybody holds everything without it
+	gateways  []*gatewayv1.Gateway
+	tlsRoutes []*gatewayv1.TLSRoute
 }
 
 // view is what a tenant is resolved from.
@@ -204,6 +207,18 @@ func (w *world) view(tenant string) view {
 			v.ingresses = append(v.ingresses, ingress)
 		}
 	}
+	v.routes.ours = func(class string) bool { return class == ClassName }
+	v.routes.labels = func(string) (map[string]string, bool) { return nil, true }
+	for _, gw := range w.gateways {
+		if space.OfNamespace(gw.Namespace) == tenant {
+			v.routes.gateways = append(v.routes.gateways, gw)
+		}
+	}
+	for _, route := range w.tlsRoutes {
+		if space.OfNamespace(route.Namespace) == tenant {
+			v.routes.tlsRoutes = append(v.routes.tlsRoutes, route)
+		}
+	}
 	return v
 }
 
@@ -230,6 +245,12 @@ func (r *result) show() (out []string) {
 		}
 		if h.Certificate != "" {
 			text += " tls " + h.Certificate
+		}
+		if h.Passthrough != nil {
+			text += " passed"
+			for _, p := range h.Passthrough.Split {
+				text += fmt.Sprintf(" %s*%d", p.Backend, p.Weight)
+			}
 		}
 		out = append(out, text)
 	}
@@ -281,6 +302,13 @@ func (r *result) sound(tenant string) (wrong []string) {
 		for _, p := range h.Paths {
 			if r.backends[p.Backend] == nil || !ours(p.Backend) {
 				say("host %q has the backend %q", name, p.Backend)
+			}
+		}
+		if h.Passthrough != nil {
+			for _, p := range h.Passthrough.Split {
+				if p.Backend != "" && (r.backends[p.Backend] == nil || !ours(p.Backend)) || p.Filters != nil {
+					say("host %q has connections passed on to %+v", name, p)
+				}
 			}
 		}
 		if !slices.IsSortedFunc(h.Paths, func(a, b joinapi.IngressPath) int { return len(b.Path) - len(a.Path) }) {

@@ -21,7 +21,7 @@ type command struct {
 
 func commands() map[string]command {
 	return map[string]command{
-		"serve": {"[ADDR]", serve},
+		"serve": {"[ADDR [TLSADDR]]", serve},
 		"get":   {"URL", one(get)},
 		"dns":   {"NAME [TYPE]", dns},
 		"api":   {"", api},

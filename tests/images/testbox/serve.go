@@ -2,10 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -35,7 +41,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// serve answers questions about the pod until ctx ends.
+// serve answers questions about the pod until ctx ends, at a second address with TLS.
 func serve(ctx context.Context, out io.Writer, args []string) error {
 	addr := ":8080"
 	if len(args) > 0 {
@@ -75,8 +81,18 @@ func serve(ctx context.Context, out io.Writer, args []string) error {
 	mux.Handle("/readyz", new(gate))
 
 	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: lookupTimeout}
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	go func() { failed <- server.ListenAndServe() }()
+	if len(args) > 1 {
+		certificate, err := ownCertificate()
+		if err != nil {
+			return err
+		}
+		secure := &http.Server{Addr: args[1], Handler: mux, ReadHeaderTimeout: lookupTimeout,
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}
+		defer secure.Close()
+		go func() { failed <- secure.ListenAndServeTLS("", "") }()
+	}
 	fmt.Fprintln(out, "testbox serves on", addr, "as", instance)
 	select {
 	case err := <-failed:
@@ -85,6 +101,22 @@ func serve(ctx context.Context, out io.Writer, args []string) error {
 		fmt.Fprintln(out, "testbox stops")
 		return server.Close()
 	}
+}
+
+// ownCertificate is one that nobody signed. Its subject is the name of the pod.
+func ownCertificate() (tls.Certificate, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
 // get returns the body of a URL. Each call opens its own connection, because
