@@ -56,16 +56,31 @@ func (p *proxy) passOn(ctx context.Context, hello *tls.ClientHelloInfo) error {
 	if !ok {
 		return errPassedOn
 	}
-	if !p.enter(h.tenant) {
+	if !p.enterPassed(h.tenant) {
 		h.tenant.counts.add(http.StatusServiceUnavailable)
 		return errors.Join(errPassedOn, client.Close())
 	}
 	go func() {
-		defer p.leave(h.tenant)
+		defer p.leavePassed(h.tenant)
 		defer client.Close() //nolint:errcheck // it is over, whatever it says
 		h.tenant.counts.add(p.pass(ctx, client, said, s, h))
 	}()
 	return errPassedOn
+}
+
+// enterPassed is enter for a connection that is passed on. These last as long as anybody likes who has said one
+// message, so a tenant has half of its requests as such, and the others go on.
+func (p *proxy) enterPassed(t *tenant) bool {
+	if t.passed.Add(1) > max(1, int64(p.Limits.PerTenant)/2) || !p.enter(t) {
+		t.passed.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (p *proxy) leavePassed(t *tenant) {
+	p.leave(t)
+	t.passed.Add(-1)
 }
 
 // pass connects a client to an endpoint, and returns what a request would have as its status.
@@ -88,7 +103,7 @@ func (p *proxy) pass(ctx context.Context, client net.Conn, said []byte, s *snaps
 	switch {
 	case errors.Is(err, errBusy):
 		return http.StatusServiceUnavailable
-	case err != nil:
+	case err != nil || to == nil:
 		return http.StatusBadGateway
 	}
 	both := &relay{client: client, backend: to, idle: p.Limits.Idle}

@@ -60,6 +60,8 @@ type tenant struct {
 	name     string
 	counts   counter
 	inFlight atomic.Int64
+	// passed are those among them that are connections which are passed on.
+	passed atomic.Int64
 	// dialing bounds connections in the making: one goes on when its client has gone.
 	dialing atomic.Int64
 	// open is how many connections to backends there are, with those in the making.

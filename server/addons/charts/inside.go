@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,8 +63,11 @@ func Confined(ctx context.Context, input []byte, dial confined.Dial) ([]byte, er
 
 // reconciler is one that reaches the space through the gate.
 func (l look) reconciler(ctx context.Context, dial confined.Dial) (*reconcile.Reconciler, *toldWatches, error) {
-	rights := &rest.Config{Host: "http://" + l.Space, UserAgent: Name, QPS: -1,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, gateNetwork, "") }}
+	// One for all: Helm makes a client for each object.
+	rights := &rest.Config{Host: "http://" + l.Space, UserAgent: Name, QPS: -1, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial(ctx, gateNetwork, "")
+		}, MaxConnsPerHost: maxConns, MaxIdleConnsPerHost: maxConns}}
 	own := rest.CopyConfig(rights)
 	own.Timeout = requestTimeout
 	watches := &toldWatches{told: l.Told}

@@ -59,6 +59,7 @@ type tenants struct {
 	watches     *watches
 	log         *logrus.Entry
 	warned      warned
+	much        tooMuch
 }
 
 func (o Options) newTenants(ctx context.Context) (*tenants, error) {
@@ -85,11 +86,14 @@ func (t *tenants) run() {
 	running.Go(t.watches.lookAtEnds)
 	running.Go(func() {
 		for key, ended := t.queue.Get(); !ended; key, ended = t.queue.Get() {
-			turns := t.turns
+			tenant := space.OfNamespace(key.Namespace)
 			if t.watches.told(key).Ends {
-				turns = t.ends
+				t.turns.drop(tenant, key)
+				t.ends.add(tenant, key)
+			} else {
+				t.turns.add(tenant, key)
 			}
-			turns.add(space.OfNamespace(key.Namespace), key)
+			t.queue.Done(key) // what happens to it while it waits is seen as well
 		}
 	})
 	for range enders {
@@ -115,7 +119,7 @@ func (t *tenants) end(tenant string, key types.NamespacedName) {
 	}
 	// What the release brought goes with the space, and nothing new can be made in it, such as hooks.
 	err = t.letGo(ctx, of, key)
-	t.done(ctx, key, reconcile.Done, errors.Join(err, t.watches.Secrets(key, nil)))
+	t.again(ctx, key, reconcile.Done, errors.Join(err, t.watches.Secrets(key, nil)))
 }
 
 func (t *tenants) letGo(ctx context.Context, of *tenantapi.Tenant, key types.NamespacedName) error {
@@ -136,18 +140,18 @@ func (t *tenants) turn(tenant string, key types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(t.ctx, limits().Time+2*requestTimeout)
 	defer cancel()
 	next, err := t.look(ctx, tenant, key)
-	t.done(ctx, key, next, err)
+	t.again(ctx, key, next, err)
 }
 
-// done has a HelmChart looked at again when that is due.
-func (t *tenants) done(ctx context.Context, key types.NamespacedName, next reconcile.Next, err error) {
-	if t.ctx.Err() == nil {
-		if err != nil && ctx.Err() == nil {
-			t.log.WithError(err).Debugf("HelmChart %s", key)
-		}
-		requeue(t.queue, key, next, err)
+// again has a HelmChart looked at again when that is due.
+func (t *tenants) again(ctx context.Context, key types.NamespacedName, next reconcile.Next, err error) {
+	if t.ctx.Err() != nil {
+		return
 	}
-	t.queue.Done(key)
+	if err != nil && ctx.Err() == nil {
+		t.log.WithError(err).Debugf("HelmChart %s", key)
+	}
+	requeue(t.queue, key, next, err)
 }
 
 // native is a HelmChart as its tenant calls it.
@@ -160,6 +164,7 @@ func native(key types.NamespacedName) types.NamespacedName {
 func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedName) (reconcile.Next, error) {
 	told := t.watches.told(key)
 	if told.UID == "" || told.Others {
+		t.much.forget(key)
 		return reconcile.Done, t.watches.Secrets(key, nil)
 	}
 	of, err := t.names.Get(ctx, tenant, metav1.GetOptions{})
@@ -196,17 +201,23 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 	switch {
 	case t.ctx.Err() != nil:
 		return reconcile.Done, t.ctx.Err()
+	case errors.Is(err, errGone):
+		return reconcile.Later, nil
 	case err != nil:
-		why, failed := t.explain(err, tries)
-		if err = r.Report(ctx, native(key), told.UID, why, failed); failed {
-			return reconcile.Done, err
+		why, failed := t.explain(err, key, told)
+		if err := r.Report(ctx, native(key), told.UID, why, failed); err != nil {
+			t.log.WithError(err).Debugf("HelmChart %s", key) // the tenant may refuse it
 		}
-		return reconcile.Again, err
+		if failed {
+			return reconcile.Done, nil
+		}
+		return reconcile.Again, nil
 	case out.Error != "" && tries > 0:
 		return reconcile.Again, r.Report(ctx, native(key), told.UID, errors.New(out.Error), false)
 	case out.Error != "":
 		return reconcile.Again, nil // it may be for a moment
 	}
+	t.much.forget(key)
 	more, err := t.watch(tenant, key, out.Secrets)
 	if err == nil && more && out.Next == reconcile.Done {
 		return reconcile.Soon, nil // they may have changed after they were read
@@ -214,18 +225,59 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 	return out.Next, err
 }
 
-// errServer is what a tenant is told of what is not theirs.
-var errServer = errors.New("the server cannot look at it now; it is tried again")
+// What a tenant is told of what is not theirs.
+var (
+	errServer = errors.New("the server cannot look at it now; it is tried again")
+	errNever  = errors.New("this server cannot run charts of tenants; its administrators find the reason in its log")
+)
 
 // explain is what a tenant is told of a look that had no answer, and whether nothing more is tried.
-func (t *tenants) explain(err error, tries int) (why error, failed bool) {
+func (t *tenants) explain(err error, key types.NamespacedName, told reconcile.Told) (why error, failed bool) {
+	if errors.Is(err, confined.ErrCannotConfine) {
+		t.warned.warn(t.log, err, "HelmCharts of tenants cannot be looked at")
+		return errNever, false
+	}
+	failed = t.much.more(key, told) > maxTooMuch
 	for _, much := range []error{confined.ErrTime, confined.ErrProcessor, confined.ErrMemory, confined.ErrAnswer} {
 		if errors.Is(err, much) {
-			return err, tries >= maxTooMuch
+			return err, failed
 		}
 	}
-	t.warned.warn(t.log, err, "HelmCharts of tenants cannot be looked at")
-	return errServer, false
+	t.warned.warn(t.log, err, "A HelmChart of a tenant could not be looked at")
+	return errServer, failed
+}
+
+// tooMuch counts looks that had no answer, one after the other, of the same HelmChart as it is.
+type tooMuch struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]counted
+}
+
+type counted struct {
+	told reconcile.Told
+	n    int
+}
+
+// more counts one more, and returns how many there are.
+func (m *tooMuch) more(key types.NamespacedName, told reconcile.Told) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.of[key]
+	if c.told != told {
+		c = counted{told: told}
+	}
+	c.n++
+	if m.of == nil {
+		m.of = map[types.NamespacedName]counted{}
+	}
+	m.of[key] = c
+	return c.n
+}
+
+func (m *tooMuch) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, key)
 }
 
 // isShared reports whether a tenant's HelmCharts are those of the system's CRD. One that has the kind by a CRD of its
@@ -242,6 +294,9 @@ func isShared(ctx context.Context, objects dynamic.Interface) (bool, error) {
 	return of == space.System, nil
 }
 
+// errGone is the end of the tenant of a look.
+var errGone = errors.New("its tenant is deleted")
+
 // confine has a confined process do it. It ends when its tenant is deleted.
 func (t *tenants) confine(ctx context.Context, of *tenantapi.Tenant, a *access, l look) (*looked, error) {
 	input, err := json.Marshal(l)
@@ -253,12 +308,11 @@ func (t *tenants) confine(ctx context.Context, of *tenantapi.Tenant, a *access, 
 		return nil, err
 	}
 	defer g.close()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	defer cancel()
+	defer cancel(nil)
 	watching.Go(func() {
-		defer cancel()
 		tick := time.NewTicker(stillThere)
 		defer tick.Stop()
 		for {
@@ -269,12 +323,16 @@ func (t *tenants) confine(ctx context.Context, of *tenantapi.Tenant, a *access, 
 			}
 			now, err := t.names.Get(ctx, of.Name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) || err == nil && (now.UID != of.UID || now.DeletionTimestamp != nil) {
+				cancel(errGone)
 				return
 			}
 		}
 	})
 	process := confined.Process{Limits: limits(), Dial: g.dialer(t.Dialer(l.Space))}
 	answer, err := process.Run(ctx, input)
+	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
+		return nil, cause
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -305,20 +363,23 @@ func (t *tenants) watch(tenant string, key types.NamespacedName, secrets []strin
 	return more, t.watches.Secrets(key, names)
 }
 
-// warned says what is wrong with the server, and not so again for a while.
+// warned says what is wrong with the server, and not the same again for a while.
 type warned struct {
 	mu   sync.Mutex
-	last time.Time
+	last map[string]time.Time
 }
 
 func (w *warned) warn(log *logrus.Entry, err error, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.last) < retryMax {
+	if time.Since(w.last[what]) < retryMax {
 		log.WithError(err).Debug(what)
 		return
 	}
-	w.last = time.Now()
+	if w.last == nil {
+		w.last = map[string]time.Time{}
+	}
+	w.last[what] = time.Now()
 	log.WithError(err).Warn(what)
 }
 

@@ -2,6 +2,7 @@ package charts
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ const halfLife = 10 * time.Minute
 type turns struct {
 	mu      sync.Mutex
 	waiting map[string][]types.NamespacedName // by tenant, the first one is next
+	known   map[types.NamespacedName]bool     // those that wait
 	busy    map[string]bool
 	had     map[string]time.Duration // lately
 	halved  time.Time
@@ -25,15 +27,34 @@ type turns struct {
 
 func newTurns(now time.Time) *turns {
 	return &turns{waiting: map[string][]types.NamespacedName{}, busy: map[string]bool{},
-		had: map[string]time.Duration{}, halved: now, changed: make(chan struct{})}
+		known: map[types.NamespacedName]bool{},
+		had:   map[string]time.Duration{}, halved: now, changed: make(chan struct{})}
 }
 
 // add has a HelmChart of a tenant wait for its turn.
 func (t *turns) add(tenant string, key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.known[key] {
+		return
+	}
+	t.known[key] = true
 	t.waiting[tenant] = append(t.waiting[tenant], key)
 	t.wake()
+}
+
+// drop has a HelmChart wait no longer.
+func (t *turns) drop(tenant string, key types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.known[key] {
+		return
+	}
+	delete(t.known, key)
+	t.waiting[tenant] = slices.DeleteFunc(t.waiting[tenant], func(one types.NamespacedName) bool { return one == key })
+	if len(t.waiting[tenant]) == 0 {
+		delete(t.waiting, tenant)
+	}
 }
 
 func (t *turns) wake() {
@@ -83,6 +104,7 @@ func (t *turns) begin() (tenant string, key types.NamespacedName, changed <-chan
 	if len(t.waiting[tenant]) == 0 {
 		delete(t.waiting, tenant)
 	}
+	delete(t.known, key)
 	t.busy[tenant] = true
 	return tenant, key, nil
 }

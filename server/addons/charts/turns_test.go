@@ -45,6 +45,16 @@ func TestChartsTakeTurns(t *testing.T) {
 	turns.done("greedy", time.Second, now)
 	turns.done("modest", time.Second, now)
 	expect("greedy", 2)
+	// Who waits already waits once, and who is dropped no longer.
+	for range 2 {
+		turns.add("modest", key("modest", 7))
+		turns.add("dropped", key("dropped", 0))
+	}
+	turns.drop("dropped", key("dropped", 0))
+	expect("modest", 7)
+	expectNone()
+	turns.done("modest", time.Second, now)
+	expectNone()
 	// What was long ago is forgotten.
 	turns.done("greedy", 0, now.Add(30*halfLife))
 	if len(turns.had) > 0 || len(turns.waiting) > 0 || len(turns.busy) > 0 {

@@ -79,6 +79,9 @@ func (h httpRules) read(
 
 // compile reads the rules of a route.
 func (r ruleReader) compile(t *route) *compiled {
+	if !r.spend(len(t.hostnames)) {
+		return &compiled{}
+	}
 	c := &compiled{whole: wholeOf(t)}
 	if c.whole.is() {
 		return c

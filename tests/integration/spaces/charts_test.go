@@ -210,6 +210,11 @@ valuesContent: "a: content", valuesSecrets: [{name: values, keys: [one]}]}`)
 	if err != nil || len(events.Items) == 0 {
 		t.Errorf("%d events, %v", len(events.Items), err)
 	}
+	// More objects than a look may have connections.
+	c.chart(t, "many", "{chartContent: "+chart(t, "{{ range until 600 }}\n---\napiVersion: v1\nkind: ConfigMap\n"+
+		"metadata: {name: many-{{ . }}}\n{{ end }}")+"}")
+	c.ready(t, "many", "True", "")
+	c.gone(t, "many")
 	c.gone(t, "web")
 	if _, err := c.s.client.CoreV1().ConfigMaps("apps").Get(ctx, "web",
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -19,7 +19,8 @@ var errArchitecture = errors.New("its calls are not known")
 func refused() []uint32 {
 	calls := []uint32{
 		unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_SENDTO,
-		unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_IOCTL, unix.SYS_SHMGET,
+		unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_IOCTL, unix.SYS_SHMGET, unix.SYS_SEMGET, unix.SYS_MSGGET,
+		unix.SYS_MQ_OPEN, unix.SYS_MREMAP, unix.SYS_SYSLOG,
 		unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_MEMFD_CREATE, unix.SYS_SOCKET, unix.SYS_PTRACE, unix.SYS_KCMP,
 		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_UNSHARE, unix.SYS_SETNS,
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FSOPEN, unix.SYS_FSMOUNT,
@@ -91,9 +92,9 @@ func program(arch uint32) []unix.SockFilter {
 	// Its flags are in memory, which a filter does not see: libc makes threads by the older one then.
 	p = append(p, unless(unix.BPF_JEQ, unix.SYS_CLONE3), end(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	return append(p,
-		// Memory that is shared is not counted.
+		// Memory that is shared is not counted, nor a stack.
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ, K: unix.SYS_MMAP, Jf: 3},
-		load(fourthAt), unless(unix.BPF_JSET, unix.MAP_SHARED), no,
+		load(fourthAt), unless(unix.BPF_JSET, unix.MAP_SHARED|unix.MAP_GROWSDOWN), no,
 		load(callAt),
 		// Threads alone are made.
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ, K: unix.SYS_CLONE, Jf: 4},

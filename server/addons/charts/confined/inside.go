@@ -28,6 +28,8 @@ const (
 const (
 	// nobody is a user and a group that own nothing.
 	nobody = 65534
+	// mostStack is the most that a thread of the kernel's may have; Go's own are memory like all other.
+	mostStack = 8 << 20
 	// lowest is the priority of a process that waits for all others.
 	lowest = 19
 	// first is the score of what the kernel ends first when memory ends.
@@ -117,7 +119,7 @@ func confine(limits Limits) error {
 		return fmt.Errorf("giving up files: %w", err)
 	}
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 512,
+		unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 512, unix.RLIMIT_STACK: mostStack,
 		unix.RLIMIT_CPU: uint64(limits.Processor / time.Second), unix.RLIMIT_DATA: uint64(limits.Memory),
 	} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {

@@ -148,14 +148,16 @@ func (p Process) start(ctx context.Context, input []byte) (*child, error) {
 }
 
 // started starts a process and delivers its end. It gets its last signal when the thread that started it ends, so that
-// thread lives as long, and has the priority of the process: nothing else runs on it.
+// thread lives as long. It begins at the server's priority: all of the server waits while it is made.
 func started(cmd *exec.Cmd) (<-chan error, error) {
 	start, ended := make(chan error), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and it ends with this
-		err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, lowest)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
 		if err == nil {
-			err = cmd.Start()
+			// It is alone in its group, and nobody has waited for its end yet. It does so itself before it reads.
+			_ = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, lowest) // it may have ended
 		}
 		start <- err
 		if err == nil {
