@@ -252,7 +252,8 @@ func (r *resolver) ingress(ingress *networkingv1.Ingress) {
 	if len(r.passed) > 0 {
 		for host := range securedHosts(ingress) {
 			if mine[host] && r.passed[host] {
-				r.say(from, reasonConflict, "connections with TLS for %s are those of an older TLSRoute", spelled(host))
+				r.say(from, reasonConflict, "connections with TLS for %s are those of an older TLSRoute",
+					spelled(host))
 			}
 		}
 	}
