@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/addons/charts/archive"
 	"github.com/a4s-io/a4s/server/addons/charts/confined"
 	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
@@ -32,6 +35,9 @@ type look struct {
 func (l look) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: l.Namespace, Name: l.Name}
 }
+
+// maxError is how much is said of an error.
+const maxError = 2 << 10
 
 // looked is how that went.
 type looked struct {
@@ -55,7 +61,7 @@ func Confined(ctx context.Context, input []byte, dial confined.Dial) ([]byte, er
 	var out looked
 	out.Next, err = r.Reconcile(ctx, l.key())
 	if err != nil {
-		out.Error = err.Error()
+		out.Error = problem.Short(err.Error(), maxError)
 	}
 	out.Secrets = watches.secrets
 	return json.Marshal(out)
@@ -106,9 +112,7 @@ func (w *toldWatches) Configs() error { return nil }
 
 // Secrets implements reconcile.Watches.
 func (w *toldWatches) Secrets(_ types.NamespacedName, names map[string]bool) error {
-	w.secrets = nil
-	for name := range names {
-		w.secrets = append(w.secrets, name)
-	}
+	w.secrets = slices.Sorted(maps.Keys(names))
+	w.secrets = w.secrets[:min(len(w.secrets), maxSecrets)]
 	return nil
 }

@@ -345,7 +345,6 @@ func (t *tenants) confine(ctx context.Context, of *tenantapi.Tenant, a *access, 
 
 // watch watches the Secrets that a HelmChart has values in, and reports whether some were not watched before.
 func (t *tenants) watch(tenant string, key types.NamespacedName, secrets []string) (more bool, err error) {
-	slices.Sort(secrets)
 	secrets = secrets[:min(len(secrets), maxSecrets)]
 	all, namespaces, uses := t.watches.usedIn(func(namespace string) bool {
 		return space.OfNamespace(namespace) == tenant
