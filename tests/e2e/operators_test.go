@@ -239,13 +239,15 @@ func testWidgetValidation(t *testing.T, first, second, old dynamic.ResourceInter
 		metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "does not paint over") {
 		t.Errorf("painting over: %v", err)
 	}
+	// Nothing is painted: a pod that starts at that moment would be white for ever.
+	dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 	if _, err := first.Patch(t.Context(), "anvil", types.MergePatchType, []byte(`{"spec":{"colour":"white"}}`),
-		metav1.PatchOptions{}); err != nil {
+		dryRun); err != nil {
 		t.Errorf("painting over in the first release: %v", err)
 	}
 	if _, err := first.Patch(t.Context(), "anvil", types.JSONPatchType,
-		[]byte(`[{"op":"replace","path":"/spec/colour","value":"red"}]`), metav1.PatchOptions{}); err != nil {
-		t.Errorf("painting back: %v", err)
+		[]byte(`[{"op":"replace","path":"/spec/colour","value":"white"}]`), dryRun); err != nil {
+		t.Errorf("painting over by a JSON patch: %v", err)
 	}
 }
 
