@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Archive is that of a chart with these files, besides Chart.yaml.
@@ -44,6 +46,16 @@ func Archive(t testing.TB, name, version string, files map[string]string) []byte
 		t.Fatal(err)
 	}
 	return buf.Bytes()
+}
+
+// Says reports whether a HelmChart has a condition with a status, and this text in its message.
+func Says(chart *unstructured.Unstructured, condition, status, text string) bool {
+	list, _, _ := unstructured.NestedSlice(chart.Object, "status", "conditions") // none if it is another thing
+	return slices.ContainsFunc(list, func(one any) bool {
+		m, _ := one.(map[string]any)
+		message, _ := m["message"].(string)
+		return m["type"] == condition && m["status"] == status && strings.Contains(message, text)
+	})
 }
 
 // Host serves charts.

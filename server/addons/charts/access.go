@@ -1,16 +1,17 @@
 package charts
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
 )
 
 // maxConns is how many requests a look has under way.
@@ -63,9 +64,14 @@ func newAccess(config *rest.Config, pair tls.Certificate) (*access, error) {
 		TLSHandshakeTimeout: requestTimeout, IdleConnTimeout: requestTimeout}}, nil
 }
 
-// client is one whose requests take no longer.
-func (a *access) client(timeout time.Duration) *http.Client {
-	return &http.Client{Transport: a.transport, Timeout: timeout}
+// reconciler is what the server itself does about HelmCharts of a tenant: it reads nothing of a chart.
+func (a *access) reconciler(ctx context.Context) (*reconcile.Reconciler, error) {
+	r := &reconcile.Reconciler{}
+	if err := r.Reach(a.config, &http.Client{Transport: a.transport, Timeout: requestTimeout}); err != nil {
+		return nil, err
+	}
+	r.Events = reconcile.DirectEvents(ctx, r.Core)
+	return r, nil
 }
 
 func (a *access) close() { a.transport.CloseIdleConnections() }

@@ -14,9 +14,12 @@ import (
 // TestAccessIsOfOneTenant: what a chart of a tenant is applied with is good for the Tenant with that UID, in its
 // space.
 func TestAccessIsOfOneTenant(t *testing.T) {
-	ca := newCA(t)
+	files, err := pki.Ensure(t.TempDir(), pki.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tenants := &tenants{Options: Options{Config: &rest.Config{Host: "https://127.0.0.1:6443", BearerToken: "all"},
-		ClientCA: func() (*pki.CA, error) { return ca, nil }}}
+		ClientCA: func() (*pki.CA, error) { return pki.LoadCA(files.ClientCA) }}}
 	a, err := tenants.access(&tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1", UID: "of-t1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -31,17 +34,4 @@ func TestAccessIsOfOneTenant(t *testing.T) {
 		!slices.Equal(subject.OrganizationalUnit, []string{"system:masters"}) {
 		t.Errorf("the certificate is that of %s", subject)
 	}
-}
-
-func newCA(t *testing.T) *pki.CA {
-	t.Helper()
-	files, err := pki.Ensure(t.TempDir(), pki.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.LoadCA(files.ClientCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
 }

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -21,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/addons/charts/archive"
 	"github.com/a4s-io/a4s/server/addons/charts/confined"
 	"github.com/a4s-io/a4s/server/addons/charts/reconcile"
@@ -48,7 +47,7 @@ type Options struct {
 	Admin *rest.Config
 	// Static is the directory of files of this server that charts of the system can be.
 	Static string
-	// Dialer connects to what a tenant names. Without it tenants have no charts.
+	// Dialer connects to what a tenant names.
 	Dialer func(tenant string) confined.Dial
 	// ClientCA signs the certificate with which a chart of a tenant is applied.
 	ClientCA func() (*pki.CA, error)
@@ -78,14 +77,11 @@ type controller struct {
 	reconcile.Reconciler
 	queue   queue
 	watches *watches
-	log     *logrus.Entry
 }
 
 // inSpace is the access to the space of a tenant or of the system, and to nothing else.
 func inSpace(config *rest.Config, tenant string) *rest.Config {
-	config = rest.AddUserAgent(rest.CopyConfig(config), Name)
-	config.Host += "/tenants/" + tenant
-	return config
+	return rest.AddUserAgent(tenantapi.InSpace(config, tenant), Name)
 }
 
 func (o Options) run(ctx context.Context) error {
@@ -109,16 +105,12 @@ func (o Options) run(ctx context.Context) error {
 	if err := c.watches.charts(); err != nil {
 		return err
 	}
-	var ofTenants *tenants
-	if o.Dialer != nil {
-		if ofTenants, err = o.newTenants(ctx); err != nil {
-			return err
-		}
+	ofTenants, err := o.newTenants(ctx)
+	if err != nil {
+		return err
 	}
 	var running sync.WaitGroup
-	if ofTenants != nil {
-		running.Go(ofTenants.run)
-	}
+	running.Go(ofTenants.run)
 	running.Go(c.watches.lookAtEnds)
 	for range workers {
 		running.Go(func() {
@@ -138,18 +130,15 @@ func (o Options) newController(ctx context.Context) (*controller, error) {
 	watching := inSpace(o.Config, space.System)
 	own := rest.CopyConfig(watching)
 	own.Timeout = requestTimeout
-	c := &controller{queue: o.newQueue(), log: o.Log, Reconciler: reconcile.Reconciler{Space: space.System,
+	c := &controller{queue: o.newQueue(), Reconciler: reconcile.Reconciler{Space: space.System,
 		Rights: inSpace(o.Admin, space.System), Archives: archive.New(o.Static), Log: o.Log}}
 	c.Tries = c.queue.NumRequeues
-	var err error
-	if c.Objects, err = dynamic.NewForConfig(own); err != nil {
+	client, err := rest.HTTPClientFor(own)
+	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	if c.Core, err = kubernetes.NewForConfig(own); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	if c.Meta, err = metadata.NewForConfig(own); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	if err := c.Reach(own, client); err != nil {
+		return nil, err
 	}
 	unbounded, err := metadata.NewForConfig(watching)
 	if err != nil {
@@ -172,7 +161,7 @@ func (c *controller) work(ctx context.Context) bool {
 		return true
 	}
 	if err != nil {
-		c.log.WithError(err).Warnf("HelmChart %s", key)
+		c.Log.WithError(err).Warnf("HelmChart %s", key)
 	}
 	requeue(c.queue, key, next, err)
 	return true

@@ -71,7 +71,7 @@ func (c *controller) until(ctx context.Context, what string, try func() error) b
 		err := try()
 		// A CRD takes a moment to be served.
 		if err != nil && !said && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			c.log.WithError(err).Warn(what + " failed; this is tried again")
+			c.Log.WithError(err).Warn(what + " failed; this is tried again")
 			said = true
 		}
 		return err == nil, nil

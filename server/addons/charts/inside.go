@@ -13,9 +13,6 @@ import (
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/problem"
@@ -81,15 +78,12 @@ func (l look) reconciler(ctx context.Context, dial confined.Dial) (*reconcile.Re
 	log.Out = io.Discard // what a tenant's chart says is said in the HelmChart
 	r := &reconcile.Reconciler{Space: l.Space, Rights: rights, Watches: watches, Log: logrus.NewEntry(log),
 		Archives: archive.NewBy(archive.Dial(dial)), Tries: func(types.NamespacedName) int { return l.Tries }}
-	var err error
-	if r.Objects, err = dynamic.NewForConfig(own); err != nil {
+	client, err := rest.HTTPClientFor(own)
+	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
 	}
-	if r.Core, err = kubernetes.NewForConfig(own); err != nil {
-		return nil, nil, fmt.Errorf("making a client: %w", err)
-	}
-	if r.Meta, err = metadata.NewForConfig(own); err != nil {
-		return nil, nil, fmt.Errorf("making a client: %w", err)
+	if err := r.Reach(own, client); err != nil {
+		return nil, nil, err
 	}
 	r.Events = reconcile.DirectEvents(ctx, r.Core)
 	return r, watches, nil

@@ -8,13 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -30,8 +28,6 @@ const (
 	// enders are how many HelmCharts of deleted tenants are let go at once, and endTimeout is how long one may take.
 	enders     = 2
 	endTimeout = 10 * time.Second
-	// maxTooMuch is how often a look may take more than it may, one time after the other.
-	maxTooMuch = 5
 	// stillThere is how often it is looked whether the tenant of a look is still the same.
 	stillThere = 2 * time.Second
 	// Secrets are watched in so many namespaces of a tenant and of all, and so many for one HelmChart and for all of a
@@ -56,13 +52,12 @@ type tenants struct {
 	// no look.
 	turns, ends *turns
 	watches     *watches
-	log         *logrus.Entry
 	warned      warned
 	much        tooMuch
 }
 
 func (o Options) newTenants(ctx context.Context) (*tenants, error) {
-	t := &tenants{Options: o, ctx: ctx, queue: o.newQueue(), log: o.Log,
+	t := &tenants{Options: o, ctx: ctx, queue: o.newQueue(),
 		turns: newTurns(time.Now()), ends: newTurns(time.Now())}
 	own := rest.AddUserAgent(rest.CopyConfig(o.Config), Name)
 	wide, err := metadata.NewForConfig(own)
@@ -148,7 +143,7 @@ func (t *tenants) again(ctx context.Context, key types.NamespacedName, next reco
 		return
 	}
 	if err != nil && ctx.Err() == nil {
-		t.log.WithError(err).Debugf("HelmChart %s", key)
+		t.Log.WithError(err).Debugf("HelmChart %s", key)
 	}
 	requeue(t.queue, key, next, err)
 }
@@ -170,7 +165,7 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 	if apierrors.IsNotFound(err) {
 		return reconcile.Later, t.watches.Secrets(key, nil)
 	} else if err != nil {
-		t.warned.warn(t.log, err, "Tenants cannot be read, for their HelmCharts")
+		t.warned.warn(t.Log, err, "Tenants cannot be read, for their HelmCharts")
 		return reconcile.Again, nil
 	}
 	if of.DeletionTimestamp != nil {
@@ -178,7 +173,7 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 	}
 	a, err := t.access(of)
 	if err != nil {
-		t.warned.warn(t.log, err, "HelmCharts of tenants cannot be looked at")
+		t.warned.warn(t.Log, err, "HelmCharts of tenants cannot be looked at")
 		return reconcile.Again, nil
 	}
 	defer a.close()
@@ -192,7 +187,7 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 		return reconcile.Later, t.watches.Secrets(key, nil)
 	}
 	if err := t.watches.Configs(); err != nil {
-		t.warned.warn(t.log, err, "No change of a HelmChartConfig of a tenant is noticed yet")
+		t.warned.warn(t.Log, err, "No change of a HelmChartConfig of a tenant is noticed yet")
 	}
 	tries := t.queue.NumRequeues(key)
 	out, err := t.confine(ctx, of, a, look{Space: tenant, Namespace: native(key).Namespace, Name: key.Name, Told: told,
@@ -205,7 +200,7 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 	case err != nil:
 		why, failed := t.explain(err, key, told)
 		if err := r.Report(ctx, native(key), told.UID, why, failed); err != nil {
-			t.log.WithError(err).Debugf("HelmChart %s", key) // the tenant may refuse it
+			t.Log.WithError(err).Debugf("HelmChart %s", key) // the tenant may refuse it
 		}
 		if failed {
 			return reconcile.Done, nil
@@ -222,61 +217,6 @@ func (t *tenants) look(ctx context.Context, tenant string, key types.NamespacedN
 		return reconcile.Soon, nil // they may have changed after they were read
 	}
 	return out.Next, err
-}
-
-// What a tenant is told of what is not theirs.
-var (
-	errServer = errors.New("the server cannot look at it now; it is tried again")
-	errNever  = errors.New("this server cannot run charts of tenants; its administrators find the reason in its log")
-)
-
-// explain is what a tenant is told of a look that had no answer, and whether nothing more is tried.
-func (t *tenants) explain(err error, key types.NamespacedName, told reconcile.Told) (why error, failed bool) {
-	if errors.Is(err, confined.ErrCannotConfine) {
-		t.warned.warn(t.log, err, "HelmCharts of tenants cannot be looked at")
-		return errNever, false
-	}
-	failed = t.much.more(key, told) > maxTooMuch
-	for _, much := range []error{confined.ErrTime, confined.ErrProcessor, confined.ErrMemory, confined.ErrAnswer} {
-		if errors.Is(err, much) {
-			return err, failed
-		}
-	}
-	t.warned.warn(t.log, err, "A HelmChart of a tenant could not be looked at")
-	return errServer, failed
-}
-
-// tooMuch counts looks that had no answer, one after the other, of the same HelmChart as it is.
-type tooMuch struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]counted
-}
-
-type counted struct {
-	told reconcile.Told
-	n    int
-}
-
-// more counts one more, and returns how many there are.
-func (m *tooMuch) more(key types.NamespacedName, told reconcile.Told) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.of[key]
-	if c.told != told {
-		c = counted{told: told}
-	}
-	c.n++
-	if m.of == nil {
-		m.of = map[types.NamespacedName]counted{}
-	}
-	m.of[key] = c
-	return c.n
-}
-
-func (m *tooMuch) forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, key)
 }
 
 // isShared reports whether a tenant's HelmCharts are those of the system's CRD. One that has the kind by a CRD of its
@@ -345,12 +285,10 @@ func (t *tenants) confine(ctx context.Context, of *tenantapi.Tenant, a *access, 
 // watch watches the Secrets that a HelmChart has values in, and reports whether some were not watched before.
 func (t *tenants) watch(tenant string, key types.NamespacedName, secrets []string) (more bool, err error) {
 	secrets = secrets[:min(len(secrets), maxSecrets)]
-	all, namespaces, uses := t.watches.usedIn(func(namespace string) bool {
-		return space.OfNamespace(namespace) == tenant
-	}, key)
-	known := t.watches.usesSecrets(key.Namespace)
-	if uses+len(secrets) > maxAllSecrets || !known && (namespaces >= maxNamespaces || all >= maxAllNamespaces) {
-		t.log.Debugf("Secrets for HelmChart %s are not watched: tenant %s has as many watches as it may", key, tenant)
+	use := t.watches.useBeside(key, func(namespace string) bool { return space.OfNamespace(namespace) == tenant })
+	if use.secrets+len(secrets) > maxAllSecrets ||
+		!use.here && (use.namespaces >= maxNamespaces || use.allNamespaces >= maxAllNamespaces) {
+		t.Log.Debugf("Secrets for HelmChart %s are not watched: tenant %s has as many watches as it may", key, tenant)
 		secrets = nil
 	}
 	before, names := t.watches.secretsOf(key), map[string]bool{}
@@ -359,37 +297,4 @@ func (t *tenants) watch(tenant string, key types.NamespacedName, secrets []strin
 		more = more || !before[name]
 	}
 	return more, t.watches.Secrets(key, names)
-}
-
-// warned says what is wrong with the server, and not the same again for a while.
-type warned struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
-func (w *warned) warn(log *logrus.Entry, err error, what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if time.Since(w.last[what]) < retryMax {
-		log.WithError(err).Debug(what)
-		return
-	}
-	if w.last == nil {
-		w.last = map[string]time.Time{}
-	}
-	w.last[what] = time.Now()
-	log.WithError(err).Warn(what)
-}
-
-// reconciler is what the server itself does about HelmCharts of a tenant: it reads nothing of a chart.
-func (a *access) reconciler(ctx context.Context) (*reconcile.Reconciler, error) {
-	objects, err := dynamic.NewForConfigAndClient(a.config, a.client(requestTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	core, err := kubernetes.NewForConfigAndClient(a.config, a.client(requestTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return &reconcile.Reconciler{Objects: objects, Events: reconcile.DirectEvents(ctx, core)}, nil
 }

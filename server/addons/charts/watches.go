@@ -201,30 +201,33 @@ func (w *watches) secretsOf(chart types.NamespacedName) map[string]bool {
 	return names
 }
 
-// usedIn counts the namespaces in which Secrets are watched, those among them that are of some kind, and the uses of
-// Secrets in these by other HelmCharts than one.
-func (w *watches) usedIn(of func(namespace string) bool, but types.NamespacedName) (all, some, uses int) {
+// use is how much is watched for Secrets.
+type use struct {
+	// here is whether it is in a namespace already.
+	here bool
+	// namespaces are those of some kind in which it is, allNamespaces all.
+	namespaces, allNamespaces int
+	// secrets are those in namespaces of that kind, once for each HelmChart that has values in it.
+	secrets int
+}
+
+// useBeside is what is watched beside what a HelmChart has.
+func (w *watches) useBeside(chart types.NamespacedName, of func(namespace string) bool) use {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	out := use{here: w.users[chart.Namespace] != nil, allNamespaces: len(w.users)}
 	for namespace, in := range w.users {
-		if namespace == but.Namespace && len(in) == 0 || !of(namespace) {
+		if !of(namespace) {
 			continue
 		}
-		some++
+		out.namespaces++
 		for _, users := range in {
-			if uses += len(users); namespace == but.Namespace && users[but.Name] {
-				uses--
+			if out.secrets += len(users); namespace == chart.Namespace && users[chart.Name] {
+				out.secrets--
 			}
 		}
 	}
-	return len(w.users), some, uses
-}
-
-// usesSecrets reports whether Secrets are watched in a namespace.
-func (w *watches) usesSecrets(namespace string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.users[namespace] != nil
+	return out
 }
 
 func secretResource() schema.GroupVersionResource {

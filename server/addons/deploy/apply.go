@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // spaces are clients of the spaces that manifests have objects of. They
@@ -37,9 +39,9 @@ func (s *spaces) of(tenant string) (*client, error) {
 	if c := s.made[tenant]; c != nil {
 		return c, nil
 	}
-	config := rest.CopyConfig(s.config)
+	config := s.config
 	if tenant != "" {
-		config.Host += "/tenants/" + tenant
+		config = tenantapi.InSpace(config, tenant)
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // typeChecks writes what is wrong with the types in ValidatingAdmissionPolicies, as upstream's controller does, but
@@ -82,9 +83,7 @@ func (m *manager) typeChecks(cc app.ControllerContext) ([]app.Controller, error)
 
 // kindsOf is the discovery of one space.
 func kindsOf(config *restclient.Config, tenant string) (discovery.DiscoveryInterface, error) {
-	config = restclient.CopyConfig(config)
-	config.Host += "/tenants/" + tenant
-	return discovery.NewDiscoveryClientForConfig(config)
+	return discovery.NewDiscoveryClientForConfig(tenantapi.InSpace(config, tenant))
 }
 
 func (c *typeChecks) changed(policy any) {

@@ -98,12 +98,7 @@ func (c charts) condition(t *testing.T, name, of, status, text string) {
 			return false, err
 		}
 		last = got.Object
-		list, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions") //nolint:errcheck // it is waited
-		return slices.ContainsFunc(list, func(o any) bool {
-			m, _ := o.(map[string]any)
-			message, _ := m["message"].(string)
-			return m["type"] == of && m["status"] == status && strings.Contains(message, text)
-		}), nil
+		return charthost.Says(got, of, status, text), nil
 	})
 }
 

@@ -87,15 +87,7 @@ func (c chartsOf) ready(t *testing.T, name, status, text string) {
 			return false, err
 		}
 		last = got.Object["status"]
-		list, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions") //nolint:errcheck // it is waited
-		for _, one := range list {
-			m, _ := one.(map[string]any)
-			message, _ := m["message"].(string)
-			if m["type"] == "Ready" && m["status"] == status && strings.Contains(message, text) {
-				return true, nil
-			}
-		}
-		return false, nil
+		return charthost.Says(got, "Ready", status, text), nil
 	})
 }
 

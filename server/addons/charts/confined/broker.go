@@ -37,14 +37,14 @@ type reply struct {
 	Error string `json:",omitempty"`
 }
 
-// pair are two ends of a socket that keeps messages apart.
-func pair() (*net.UnixConn, *os.File, error) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+// pair are two ends of a socket of some kind.
+func pair(kind int) (*net.UnixConn, *os.File, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	theirs := os.NewFile(uintptr(ends[1]), "broker")
-	ours, err := connOf(os.NewFile(uintptr(ends[0]), "broker"))
+	theirs := os.NewFile(uintptr(ends[1]), "theirs")
+	ours, err := connOf(os.NewFile(uintptr(ends[0]), "ours"))
 	if err != nil {
 		return nil, nil, errors.Join(err, theirs.Close())
 	}
@@ -142,16 +142,11 @@ func (b *broker) answer(ctx context.Context, asked request) {
 
 // copied hands over one end of a socket, and copies between the other end and a connection until one of them ends.
 func (b *broker) copied(ctx context.Context, asked request, conn net.Conn) error {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	socket, file, err := pair(unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
-	file := os.NewFile(uintptr(ends[1]), "copied")
 	defer file.Close() //nolint:errcheck // the child has one of its own
-	socket, err := connOf(os.NewFile(uintptr(ends[0]), "copied"))
-	if err != nil {
-		return err
-	}
 	if err := b.reply(reply{ID: asked.ID}, file); err != nil {
 		return errors.Join(err, socket.Close())
 	}

@@ -446,7 +446,7 @@ func childOf(t *testing.T, parent int) int {
 // TestBrokerEndsWithGarbage: a process that writes no requests gets nothing, and its parent has nothing of it.
 func TestBrokerEndsWithGarbage(t *testing.T) {
 	for name, text := range map[string]string{"no JSON": "x", "long": strings.Repeat("x", maxMessage+1)} {
-		ours, theirs, err := pair()
+		ours, theirs, err := pair(unix.SOCK_SEQPACKET)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,7 +464,7 @@ func TestBrokerEndsWithGarbage(t *testing.T) {
 
 // TestBrokerOfOneThatDoesNotRead: a process that asks and reads no answers keeps nothing up.
 func TestBrokerOfOneThatDoesNotRead(t *testing.T) {
-	ours, theirs, err := pair()
+	ours, theirs, err := pair(unix.SOCK_SEQPACKET)
 	if err != nil {
 		t.Fatal(err)
 	}

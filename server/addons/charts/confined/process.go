@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -109,7 +111,7 @@ func (p Process) start(ctx context.Context, input []byte) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs, err := pair()
+	ours, theirs, err := pair(unix.SOCK_SEQPACKET) // which keeps messages apart
 	if err != nil {
 		return nil, fmt.Errorf("starting a confined process: %w", err)
 	}
@@ -140,7 +142,7 @@ func (p Process) start(ctx context.Context, input []byte) (*child, error) {
 				syscall.CLONE_NEWUTS},
 	}
 	if c.ended, err = started(c.cmd); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %w; a4s server has to be root's, and may make namespaces",
+		return nil, errors.Join(fmt.Errorf("%w: %w; a4s server has to run as root, with the right to make namespaces",
 			ErrCannotConfine, err), ours.Close(), answers.Close())
 	}
 	c.broker = serve(ctx, ours, p.Dial, p.Limits.Connections)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	helmv1 "github.com/k3s-io/helm-controller/pkg/apis/helm.cattle.io/v1"
@@ -91,6 +92,20 @@ type Reconciler struct {
 	// Tries is how often a HelmChart has failed, one time after the other.
 	Tries func(types.NamespacedName) int
 	Log   *logrus.Entry
+}
+
+// Reach has what is read and written for HelmCharts go to the space that config reaches, by a client of its own.
+func (r *Reconciler) Reach(config *rest.Config, client *http.Client) (err error) {
+	if r.Objects, err = dynamic.NewForConfigAndClient(config, client); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if r.Core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if r.Meta, err = metadata.NewForConfigAndClient(config, client); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return nil
 }
 
 // Reconcile brings a release to what its HelmChart says. After an error it is called again, as after Again.

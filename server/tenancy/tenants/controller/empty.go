@@ -114,9 +114,7 @@ func (e *emptying) api(ctx context.Context, r contents.Resource) (api, error) {
 
 // inSpace reaches the space by its native names.
 func (e *emptying) inSpace() *restclient.Config {
-	config := restclient.CopyConfig(e.config)
-	config.Host += "/tenants/" + e.tenant
-	return config
+	return tenantapi.InSpace(e.config, e.tenant)
 }
 
 // run deletes until nothing is left or what is left has to be waited for.
